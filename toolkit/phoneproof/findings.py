@@ -1,0 +1,64 @@
+"""What a check found. Ids and facts only: sentences are made in report/ and cli/.
+
+Every finding id that the product can raise stands in `FINDING_IDS` and in docs/findings.md; a test keeps
+the two in step.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from phoneproof.errors import Fact
+
+
+class Severity(StrEnum):
+    """severe stops the run unless the plan waives the id; warning and info do not."""
+
+    INFO = "info"
+    WARNING = "warning"
+    SEVERE = "severe"
+
+
+FINDING_IDS: Final[Mapping[str, Severity]] = {
+    "DATA-BROKEN-FILE": Severity.WARNING,
+    "DATA-CALIBRATION-FEW": Severity.WARNING,
+    "DATA-CALIBRATION-TOO-FEW": Severity.SEVERE,
+    "DATA-CONSTANT": Severity.SEVERE,
+    "DATA-NONFINITE": Severity.SEVERE,
+    "DATA-OVERLAP": Severity.WARNING,
+    "HOST-SATURATES": Severity.WARNING,
+    "TOOL-UNTESTED-VERSION": Severity.WARNING,
+    "BUILD-FLOAT-OPERATORS": Severity.INFO,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a check found.
+
+    subject: what it is about: a build_id, a device, `calibration`, `evaluation`, a model name.
+    waived: the plan accepts it; the id then stays on every number it touches.
+    """
+
+    id: str
+    severity: Severity
+    subject: str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    waived: bool = False
+
+    @classmethod
+    def of(cls, id: str, subject: str, **facts: Fact) -> "Finding":
+        """A finding with the severity its id has. KeyError for an id that is not in FINDING_IDS."""
+        return cls(id=id, severity=FINDING_IDS[id], subject=subject, facts=facts)
+
+
+def waive(findings: Iterable[Finding], waived_ids: Iterable[str]) -> tuple[Finding, ...]:
+    """The same findings, those whose id the plan waives marked so."""
+    accepted = frozenset(waived_ids)
+    return tuple(replace(finding, waived=True) if finding.id in accepted else finding for finding in findings)
+
+
+def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings that stop a run: severe and not waived."""
+    return tuple(f for f in findings if f.severity is Severity.SEVERE and not f.waived)
