@@ -1,0 +1,83 @@
+"""The worker's side of a worker process.
+
+A worker is started as `python -m MODULE REQUEST.json`. The folder of the request is its work folder: there it
+writes `progress.jsonl` (one object a line: step, done, total), its files, and at the end either `result.json`
+or `error.json`. Standard output and error belong to the vendor's code and are a log, never an answer.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from phoneproof.errors import PhoneproofError
+
+PROGRESS_FILE: Final = "progress.jsonl"
+RESULT_FILE: Final = "result.json"
+ERROR_FILE: Final = "error.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a worker says how far it is."""
+
+    folder: Path
+
+    def say(self, step: str, done: int | None = None, total: int | None = None) -> None:
+        """Name the step under way; `done` of `total` only where the work is countable."""
+        line = json.dumps({"step": step, "done": done, "total": total})
+        with (self.folder / PROGRESS_FILE).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+Work = Callable[[Mapping[str, Any], Path, Progress], Mapping[str, Any]]
+"""Called with the request, the work folder and the progress; returns the result, a JSON object."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write under a temporary name in the same folder, sync, and rename, so that no reader sees half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def run_worker(work: Work, arguments: list[str] | None = None) -> int:
+    """Run `work` on the request named on the command line; the exit code of the process.
+
+    A PhoneproofError and any other exception become error.json; only the latter is a fault of the worker.
+    """
+    request_file = Path((sys.argv[1:] if arguments is None else arguments)[0])
+    folder = request_file.parent
+    try:
+        result = work(json.loads(request_file.read_text(encoding="utf-8")), folder, Progress(folder))
+        write_atomically(folder / RESULT_FILE, json.dumps(result, allow_nan=False))
+    except PhoneproofError as error:
+        traceback.print_exc()
+        write_atomically(folder / ERROR_FILE, json.dumps(_error_record(error), default=str))
+        return 1
+    except Exception as error:  # the vendor's code may raise anything; it is reported as its failure
+        traceback.print_exc()
+        record = {"class": None, "what": f"{type(error).__name__}: {error}", "where": None, "next_step": None}
+        write_atomically(folder / ERROR_FILE, json.dumps({**record, "facts": {}}))
+        return 1
+    return 0
+
+
+def _error_record(error: PhoneproofError) -> dict[str, object]:
+    return {
+        "class": type(error).__name__,
+        "what": error.what,
+        "where": error.where,
+        "next_step": error.next_step,
+        "facts": dict(error.facts),
+    }
