@@ -85,8 +85,6 @@ def _decode(kind: Any, value: object, place: str) -> object:
         return _decode_tuple(get_args(kind), value, place)
     if origin is not None and issubclass(origin, Mapping):
         return _decode_mapping(get_args(kind)[1], value, place)
-    if isinstance(kind, typing.TypeAliasType) if hasattr(typing, "TypeAliasType") else False:
-        return _decode(kind.__value__, value, place)
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(typing.cast(type, kind), value, place)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -118,7 +116,9 @@ def _decode_tuple(args: tuple[Any, ...], value: object, place: str) -> tuple[obj
         return tuple(_decode(args[0], item, f"{place}[{i}]") for i, item in enumerate(value))
     if len(args) != len(value):
         raise _wrong(f"a list of {len(args)}", value, place)
-    return tuple(_decode(a, item, f"{place}[{i}]") for i, (a, item) in enumerate(zip(args, value, strict=True)))
+    return tuple(
+        _decode(a, item, f"{place}[{i}]") for i, (a, item) in enumerate(zip(args, value, strict=True))
+    )
 
 
 def _decode_mapping(item_kind: Any, value: object, place: str) -> dict[str, object]:

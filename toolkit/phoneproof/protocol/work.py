@@ -39,7 +39,7 @@ Work = Callable[[Mapping[str, Any], Path, Progress], Mapping[str, Any]]
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write under a temporary name in the same folder, sync, and rename, so that no reader sees half a file."""
+    """Write under a temporary name in the same folder, sync and rename: no reader sees half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -65,7 +65,7 @@ def run_worker(work: Work, arguments: list[str] | None = None) -> int:
         traceback.print_exc()
         write_atomically(folder / ERROR_FILE, json.dumps(_error_record(error), default=str))
         return 1
-    except Exception as error:  # the vendor's code may raise anything; it is reported as its failure
+    except Exception as error:  # noqa: BLE001 - the vendor's code may raise anything; it is reported as its failure
         traceback.print_exc()
         record = {"class": None, "what": f"{type(error).__name__}: {error}", "where": None, "next_step": None}
         write_atomically(folder / ERROR_FILE, json.dumps({**record, "facts": {}}))
