@@ -1,0 +1,191 @@
+"""Plain English for every id of a report. The only place, with the command line, where prose is made.
+
+A sentence is a template: `{name:unit}` is a fact in its unit, and a part in `[brackets]` is left out when one
+of its facts is missing. Facts that a template does not name follow in brackets, so that none is lost. What
+comes out is text, not HTML: facts may hold foreign text, which the renderer escapes.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from phoneproof.errors import Fact
+from phoneproof.findings import Finding
+from phoneproof.report import units
+from phoneproof.report.model import Outcome, Reason
+from phoneproof.report.words import OUTCOMES
+
+Facts = Mapping[str, Fact]
+
+REASON_SENTENCES: Final[Mapping[str, str]] = {
+    "gate_passed": "Within the limits that were set.",
+    "gate_not_set": "No limit was set.",
+    "not_measured": "Not measured: {why:why}.",
+    "parity_below": "Output {output} is {sqnr_db:db} from the reference[, in {slice}]; {limit_db:db} "
+    "are asked.",
+    "parity_doubtful": "Output {output} is {sqnr_db:db} from the reference: above {fail_db:db}, "
+    "where it would fail, but below {pass_db:db}, where it would pass.",
+    "parity_rescued_by_accuracy": "[Output {output} is only {sqnr_db:db} from the reference, but "
+    "]accuracy on the evaluation set shows that it does no harm.",
+    "accuracy_dropped": "[In {metric}, ]accuracy dropped by {drop:drop} (95 % interval {lo:end} to "
+    "{hi:end}); at most {limit:end} is allowed.",
+    "accuracy_undecided": "{n:count} samples do not decide: the drop[ in {metric}] is {drop:drop} "
+    "(95 % interval {lo:end} to {hi:end}), and the limit of {limit:end} lies within.",
+    "speed_below": "{ratio:times} the baseline's speed (95 % interval {lo:times} to {hi:times}); "
+    "{limit:times} is asked.",
+    "speed_undecided": "The measurement does not decide: {ratio:times} the baseline's speed (95 % "
+    "interval {lo:times} to {hi:times}), and the limit of {limit:times} lies within.",
+    "speed_not_shown": "Its speed does not count, because its outputs are not shown to be right.",
+    "latency_above": "The median latency is {median_ms:ms}; at most {limit_ms:ms} is allowed.",
+    "size_above": "{ratio:times} the baseline's size; at most {limit:times} is allowed.",
+    "cases_ended_badly": "Not every case passed: {*:outcomes}.",
+    "fallback_used": "It was to run on {requested} but ran on {actual}.",
+    "accelerator_unknown": "It was to run on {requested}; where it ran is not known, and unknown "
+    "does not pass.",
+    "build_failed": "The build failed.",
+    "load_failed": "The runtime did not load the build.",
+    "reference_failed": "The source model did not run, so there is nothing to compare with.",
+    "blocked_by_finding": "Finding {id} stops it.",
+    "best_passing": "Of the builds that pass every gate it is the best[: {size_ratio:times} the "
+    "baseline's size][, {speed_ratio:times} its speed][, accuracy drop {drop:drop}].",
+    "none_passes": "No build passes every gate.",
+    "only_baseline": "Only the float baseline was built, so there is nothing to recommend over it.",
+    "nothing_measured": "Nothing was measured, so nothing can be recommended.",
+}
+
+WHY_SENTENCES: Final[Mapping[str, str]] = {
+    "not_asked": "the plan does not ask for it",
+    "no_evaluation_set": "the plan names no evaluation set",
+    "no_labels": "the evaluation set has no labels",
+    "no_baseline": "there is no baseline to compare with",
+    "no_edge_inputs": "the plan asks for no edge inputs",
+    "no_device": "the plan names no such device",
+    "too_few_rounds": "too few rounds were completed",
+    "build_failed": "the build failed",
+    "load_failed": "the runtime did not load the build",
+    "reference_failed": "the source model did not run",
+    "not_run": "its case did not run",
+    "not_supported": "this version of phoneproof cannot measure it",
+}
+
+FINDING_SENTENCES: Final[Mapping[str, str]] = {
+    "DATA-BROKEN-FILE": "A file could not be read and was left out[: {file}].",
+    "DATA-CALIBRATION-FEW": "The calibration set is small[: {samples:count} samples]. Ranges may be "
+    "too narrow[; {advised:count} are advised].",
+    "DATA-CALIBRATION-TOO-FEW": "The calibration set is too small to estimate ranges[: "
+    "{samples:count} samples][; at least {least:count} are needed].",
+    "DATA-CONSTANT": "The data do not vary[ (input {input})], so ranges estimated from them mean nothing.",
+    "DATA-NONFINITE": "The data hold values that are not finite[ (input {input})].",
+    "DATA-OVERLAP": "Calibration and evaluation share samples[: {samples:count}]. Accuracy may look "
+    "better than it is.",
+    "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
+    "and accuracy were measured with the exact kernels, latency with the usual ones.",
+    "TOOL-UNTESTED-VERSION": "The version of a tool was not tested with phoneproof[: {tool} "
+    "{version}][; {tested} was].",
+    "BUILD-FLOAT-OPERATORS": "[{count:count} ]operators stay in float.",
+}
+
+VALIDITY_SENTENCES: Final[Mapping[str, str]] = {
+    "too_few_runs": "{runs:count} runs are too few; at least {least:count} are needed.",
+    "too_short": "{seconds:number} s of measuring is too short; at least {least_seconds:number} s "
+    "are needed.",
+    "clock_too_coarse": "The clock ticks every {resolution_ns:count} ns, too coarse for a run of "
+    "{run_ns:count} ns.",
+}
+
+_PLACE: Final = re.compile(r"\{(\w+|\*)(?::(\w+))?\}")
+_OPTIONAL: Final = re.compile(r"\[([^\[\]]*)\]")
+
+
+def reason_sentence(reason: Reason) -> str:
+    """What a reason says. An id of another version is shown as it is, with its facts."""
+    return _sentence(
+        REASON_SENTENCES.get(reason.id) or VALIDITY_SENTENCES.get(reason.id), reason.id, reason.facts
+    )
+
+
+def finding_sentence(finding: Finding) -> str:
+    """What a finding says; its subject and whether it is waived stand beside it."""
+    return _sentence(FINDING_SENTENCES.get(finding.id), finding.id, finding.facts)
+
+
+def why_sentence(why: str) -> str:
+    """The clause for a `why` id; an id of another version is shown as it is."""
+    return WHY_SENTENCES.get(why, why)
+
+
+def outcomes_text(counts: Mapping[Outcome, int] | Facts, leave_out: frozenset[str] = frozenset()) -> str:
+    """Numbers of cases by outcome: `2 crashed, 1 failed`. Zeros are left out."""
+    parts = [
+        f"{_number(counts[name], units.count)} {word}"
+        for name, word in OUTCOMES.items()
+        if counts.get(name) and name not in leave_out
+    ]
+    return ", ".join(parts) if parts else "no cases"
+
+
+def fact_text(value: Fact) -> str:
+    """One fact as it is, without a unit."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, float):
+        return units.significant(value, 4)
+    return str(value)
+
+
+def facts_text(facts: Facts) -> str:
+    """Facts by name: `samples: 12, file: a.png`."""
+    return ", ".join(f"{name}: {fact_text(value)}" for name, value in facts.items())
+
+
+def _number(value: Fact, form: Callable[[float], str]) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return form(value)
+    return fact_text(value)
+
+
+_UNITS: Final[Mapping[str, Callable[[float], str]]] = {
+    "ms": units.milliseconds,
+    "times": units.times,
+    "db": units.decibel,
+    "count": units.count,
+    "number": units.significant,
+}
+
+
+def _drop(metric: str | None, value: float, unit: str) -> str:
+    """A drop, its unit named; an end of its interval or a limit, which follows it, without."""
+    text = units.metric_difference(metric, value).removeprefix("+")
+    return text if unit == "drop" else text.removesuffix(" points")
+
+
+def _value(name: str, unit: str | None, facts: Facts) -> str:
+    if name == "*":
+        return outcomes_text(facts, leave_out=frozenset({"passed"}))
+    value = facts.get(name)
+    if unit == "why":
+        return why_sentence(fact_text(value))
+    if unit in ("drop", "end"):
+        metric = facts.get("metric")
+        return _number(value, lambda number: _drop(str(metric) if metric else None, number, unit))
+    return fact_text(value) if unit is None else _number(value, _UNITS[unit])
+
+
+def _sentence(template: str | None, id: str, facts: Facts) -> str:
+    """Fill the template in one pass, so that a fact which looks like a placeholder stays as it is."""
+    if template is None:
+        return f"{id} ({facts_text(facts)})" if facts else id
+    kept = _OPTIONAL.sub(lambda part: part[1] if _all_known(part[1], facts) else "", template)
+    named = {name for name, _ in _PLACE.findall(template)} | {"metric"}
+    text = _PLACE.sub(lambda place: _value(place[1], place[2], facts), kept)
+    rest = {} if "*" in named else {name: value for name, value in facts.items() if name not in named}
+    text = text[:1].upper() + text[1:]
+    return f"{text} ({facts_text(rest)})" if rest else text
+
+
+def _all_known(part: str, facts: Facts) -> bool:
+    return all(facts.get(name) is not None for name, _ in _PLACE.findall(part))

@@ -1,0 +1,99 @@
+"""Words for the closed sets of a report: verdicts, outcomes, causes and the like.
+
+Each table has one entry for each member of its Literal; a test keeps them in step.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from phoneproof.findings import Severity
+from phoneproof.report.model import (
+    Cause,
+    DeviceKind,
+    GateId,
+    LegName,
+    LegState,
+    Outcome,
+    Speed,
+    Validity,
+    Verdict,
+)
+
+VERDICTS: Final[Mapping[Verdict, str]] = {"pass": "Pass", "fail": "Fail", "inconclusive": "Inconclusive"}
+
+OUTCOMES: Final[Mapping[Outcome, str]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "crashed": "crashed",
+    "killed_low_memory": "killed for lack of memory",
+    "timed_out": "timed out",
+    "device_lost": "ended because the device was lost",
+    "not_run": "not run",
+}
+
+GATES: Final[Mapping[GateId, str]] = {
+    "outcomes": "Outcomes",
+    "fallback": "Fallback",
+    "parity": "Parity",
+    "accuracy": "Accuracy",
+    "speed": "Speed",
+    "latency": "Latency",
+    "size": "Size",
+}
+
+SPEEDS: Final[Mapping[Speed, str]] = {
+    "faster": "faster",
+    "slower": "slower",
+    "no_difference": "no measurable difference",
+    "too_noisy": "too noisy to tell",
+}
+
+VALIDITIES: Final[Mapping[Validity, str]] = {"VALID": "valid", "INVALID": "not valid"}
+
+DEVICE_KINDS: Final[Mapping[DeviceKind, str]] = {
+    "host": "host",
+    "phone": "phone",
+    "browser": "browser",
+    "simulated": "simulated",
+    "farm": "device farm",
+}
+
+CAUSES: Final[Mapping[Cause, str]] = {
+    "none": "Every step of the chain agrees with the one before it.",
+    "conversion": "The float build already differs from the source model: conversion is the cause.",
+    "quantization": "The float build agrees with the source model, the quantized one does not: "
+    "quantization is the cause.",
+    "runtime_or_device": "The quantized build is right on the host but not on the device's CPU: the "
+    "device or its runtime is the cause.",
+    "accelerator": "The build is right on the device's CPU but not on its accelerator: the "
+    "accelerator is the cause.",
+    "not_separable": "A step of the chain is missing, so the cause cannot be separated.",
+}
+
+LEGS: Final[Mapping[LegName, str]] = {
+    "source_host": "Source model, host",
+    "float_host": "Float build, host",
+    "quantized_host": "Quantized build, host",
+    "device_cpu": "Quantized build, device CPU",
+    "device_accelerator": "Quantized build, device accelerator",
+}
+
+LEG_STATES: Final[Mapping[LegState, str]] = {
+    "agrees": "agrees",
+    "disagrees": "disagrees",
+    "missing": "not measured",
+}
+
+SEVERITIES: Final[Mapping[Severity, str]] = {
+    Severity.INFO: "Note",
+    Severity.WARNING: "Warning",
+    Severity.SEVERE: "Severe",
+}
+
+FLOAT_REASONS: Final[Mapping[str, str]] = {
+    "kept_by_plan": "the plan keeps it in float",
+    "not_quantizable": "the toolchain cannot quantize it",
+    "inputs_not_quantized": "its inputs are not quantized",
+    "data_movement": "it only moves data",
+}
+"""By reason id of a build's manifest; an id of another version is shown as it is."""
