@@ -97,6 +97,11 @@ def case_ends(job: Job, events: Iterable[Event]) -> dict[str, CaseEnd]:
     return {case.case_id: ends[case.case_id] for case in job.cases if case.case_id in ends}
 
 
+def bad_samples(job: Job, events: Iterable[Event]) -> dict[str, dict[int, BadEnd]]:
+    """Samples that ended badly so far, by case, also of cases that are not at their end."""
+    return _fold(job, events).bad_samples
+
+
 def lost(job: Job, events: Iterable[Event]) -> dict[str, CaseEnd]:
     """Ends of all cases when the device does not come back: those without one are device_lost or not_run."""
     events = in_order(events)
@@ -254,6 +259,7 @@ __all__ = [
     "CaseEnd",
     "Outcome",
     "PendingCase",
+    "bad_samples",
     "case_ends",
     "lost",
     "next_attempt",

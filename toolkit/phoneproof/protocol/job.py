@@ -139,6 +139,8 @@ class InferCase:
 class BenchmarkCase:
     """Time a candidate, alone or in ABBA rounds with its baseline (A baseline, B candidate).
 
+    Each side runs the first sample of its set over and over: samples for the candidate, baseline_samples for
+    the baseline, whose inputs may be of another dtype.
     A visit is a stretch of runs of one side without a pause. It lasts about visit_ms, and at most
     max_runs_per_visit timed runs. A run faster than batch_below_ns is timed in batches that reach it.
     """
@@ -148,6 +150,7 @@ class BenchmarkCase:
     candidate: str
     baseline: str | None
     samples: str
+    baseline_samples: str | None
     rounds: int
     interleaving: Interleaving
     warmup_ms: int
@@ -217,6 +220,13 @@ def configurations_of(case: Case) -> tuple[str, ...]:
     if isinstance(case, BenchmarkCase):
         return (case.candidate,) if case.baseline is None else (case.baseline, case.candidate)
     return (case.configuration,)
+
+
+def samples_of(case: InferCase | BenchmarkCase) -> tuple[str, ...]:
+    """Ids of the sample sets that a case draws from, the baseline's first."""
+    if isinstance(case, BenchmarkCase) and case.baseline_samples is not None:
+        return (case.baseline_samples, case.samples)
+    return (case.samples,)
 
 
 def new_job(
@@ -311,14 +321,15 @@ def _check_case(job: Job, case: Case, loaded: set[str]) -> None:
     if not set(configurations_of(case)) <= loaded:
         raise ProtocolError("A configuration's first case must be its load case.", where=where)
     sets = {s.samples_id: s for s in job.samples}
-    if case.samples not in sets:
-        raise ProtocolError(f"Unknown samples {case.samples!r}.", where=where)
+    for samples_id in samples_of(case):
+        if samples_id not in sets:
+            raise ProtocolError(f"Unknown samples {samples_id!r}.", where=where)
     if isinstance(case, InferCase):
         if case.first < 0 or case.count < 1 or case.first + case.count > sets[case.samples].count:
             raise ProtocolError("The range lies outside the samples.", where=where)
     elif case.baseline is not None and known[case.baseline].runtime != known[case.candidate].runtime:
         raise ProtocolError("Baseline and candidate must share one runtime.", where=where)
-    elif (case.baseline is None) != (case.interleaving == "none"):
+    elif {case.baseline is None, case.baseline_samples is None, case.interleaving == "none"} == {True, False}:
         raise ProtocolError("Interleaving `none` goes with no baseline, and only then.", where=where)
 
 
@@ -344,4 +355,5 @@ __all__ = [
     "configurations_of",
     "new_job",
     "read_job",
+    "samples_of",
 ]

@@ -1,0 +1,95 @@
+"""Timing of a candidate, alone or in ABBA rounds with its baseline."""
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from phoneproof.protocol.job import BenchmarkCase
+from phoneproof.runtimes.runtime import Invocation
+
+Visit = Callable[[], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How one side is timed: `batch` invocations in a timed batch, `runs` timed batches in a visit."""
+
+    batch: int
+    runs: int
+
+
+def first_ms(invoke: Invocation) -> float:
+    """Time of the first inference in ms."""
+    begin = time.perf_counter_ns()
+    invoke()
+    return (time.perf_counter_ns() - begin) / 1e6
+
+
+def warm_up(invoke: Invocation, case: BenchmarkCase) -> Pace:
+    """Run for about warmup_ms, at least three times, and settle the pace from the fastest run seen."""
+    fastest = math.inf
+    runs = 0
+    end = time.perf_counter_ns() + case.warmup_ms * 1_000_000
+    while runs < 3 or time.perf_counter_ns() < end:
+        begin = time.perf_counter_ns()
+        invoke()
+        fastest = min(fastest, time.perf_counter_ns() - begin)
+        runs += 1
+    return pace_for(fastest, case)
+
+
+def pace_for(single_ns: float, case: BenchmarkCase) -> Pace:
+    """A batch that reaches batch_below_ns, and as many as fill visit_ms: at least 1, at most the cap."""
+    single_ns = max(1.0, single_ns)
+    batch = 1 if single_ns >= case.batch_below_ns else math.ceil(case.batch_below_ns / single_ns)
+    wanted = round(case.visit_ms * 1e6 / (single_ns * batch))
+    return Pace(batch, min(max(1, wanted), case.max_runs_per_visit))
+
+
+def time_visit(invoke: Invocation, pace: Pace) -> tuple[int, ...]:
+    """Each timed batch of one visit in ns."""
+    clock = time.perf_counter_ns
+    times: list[int] = []
+    if pace.batch == 1:
+        for _ in range(pace.runs):
+            begin = clock()
+            invoke()
+            times.append(clock() - begin)
+        return tuple(times)
+    for _ in range(pace.runs):
+        batch = range(pace.batch)
+        begin = clock()
+        for _ in batch:
+            invoke()
+        times.append(clock() - begin)
+    return tuple(times)
+
+
+def rounds_of(
+    case: BenchmarkCase, candidate: Visit, baseline: Visit | None
+) -> Iterator[tuple[int, tuple[tuple[int, ...], ...]]]:
+    """Number and visits of each round: candidate alone, or baseline, candidate, candidate, baseline.
+
+    ABBA lets a linear drift of the machine fall out of the ratio.
+    """
+    order: Sequence[Visit] = [candidate] if baseline is None else [baseline, candidate, candidate, baseline]
+    for number in range(case.rounds):
+        with no_garbage_collection():
+            visits = tuple(visit() for visit in order)
+        yield number, visits
+        if case.pause_ms:
+            time.sleep(case.pause_ms / 1_000)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collect before, not during."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,105 @@
+"""A benchmark case: load afresh, first inference, warm-up, then rounds."""
+
+from dataclasses import replace
+
+from phoneproof.harness.attempt import CurrentAttempt, Done, measured
+from phoneproof.harness.benchmark import Pace, Visit, first_ms, rounds_of, time_visit, warm_up
+from phoneproof.harness.configurations import Loaded
+from phoneproof.harness.event_log import UNSTAMPED
+from phoneproof.harness.machine import clock_resolution_ns
+from phoneproof.harness.visit import ProcessVisit
+from phoneproof.protocol.events import Measured, RoundFinished
+from phoneproof.protocol.job import BenchmarkCase
+
+
+def benchmark(attempt: CurrentAttempt, case: BenchmarkCase) -> Done:
+    """Time the case; whatever the runtime raises goes through."""
+    attempt.one_at_a_time.clear()
+    if case.interleaving == "by_process":
+        return _by_process(attempt, case)
+    sides = [attempt.load(case.candidate)]
+    try:
+        if case.baseline is not None:
+            sides.append(attempt.load(case.baseline))
+        return _in_process(attempt, case, sides[0], sides[1] if len(sides) > 1 else None)
+    finally:
+        for side in sides:
+            side.session.close()
+
+
+class _Side:
+    """One side in this process: first inference and warm-up done, its pace settled."""
+
+    def __init__(self, attempt: CurrentAttempt, case: BenchmarkCase, loaded: Loaded, samples: str) -> None:
+        self._invoke = loaded.session.prepare(attempt.reader(samples).read(0))
+        self.first_ms = first_ms(self._invoke)
+        self.pace = warm_up(self._invoke, case)
+
+    def __call__(self) -> tuple[int, ...]:
+        return time_visit(self._invoke, self.pace)
+
+
+def _in_process(
+    attempt: CurrentAttempt, case: BenchmarkCase, candidate: Loaded, baseline: Loaded | None
+) -> Done:
+    b = _Side(attempt, case, candidate, case.samples)
+    a = None
+    if baseline is not None and case.baseline_samples is not None:
+        a = _Side(attempt, case, baseline, case.baseline_samples)
+    _run_rounds(attempt, case, b, a)
+    return Done(
+        replace(
+            measured(candidate),
+            peak_memory_bytes=None,
+            first_ms=b.first_ms,
+            baseline_first_ms=a.first_ms if a else None,
+            clock_resolution_ns=clock_resolution_ns(),
+        )
+    )
+
+
+def _by_process(attempt: CurrentAttempt, case: BenchmarkCase) -> Done:
+    b = ProcessVisit(attempt.folder, case, case.candidate, case.samples, attempt.runtime_modules)
+    a = None
+    if case.baseline is not None and case.baseline_samples is not None:
+        a = ProcessVisit(attempt.folder, case, case.baseline, case.baseline_samples, attempt.runtime_modules)
+    _run_rounds(attempt, case, b, a)
+    return Done(
+        Measured(
+            first_ms=b.first_ms,
+            baseline_first_ms=a.first_ms if a else None,
+            accelerator_actual=b.accelerator_actual,
+            operators=b.operators,
+            clock_resolution_ns=clock_resolution_ns(),
+        )
+    )
+
+
+def _run_rounds(
+    attempt: CurrentAttempt,
+    case: BenchmarkCase,
+    candidate: "_Side | ProcessVisit",
+    baseline: "_Side | ProcessVisit | None",
+) -> None:
+    visit_baseline: Visit | None = baseline
+    for number, times in rounds_of(case, candidate, visit_baseline):
+        batch = _batch(candidate.pace)
+        baseline_batch = _batch(baseline.pace) if baseline is not None else None
+        attempt.log.write(
+            RoundFinished(
+                "round_finished",
+                UNSTAMPED,
+                case.case_id,
+                number,
+                "B" if baseline is None else "ABBA",
+                baseline_batch,
+                batch,
+                times,
+            )
+        )
+
+
+def _batch(pace: Pace | None) -> int:
+    if pace is None:
+        raise RuntimeError("a visit ended without a pace")
+    return pace.batch
