@@ -86,7 +86,8 @@ def _degenerate_tango(b: int, c: int, n: int, z2: float, confidence: float) -> I
 def newcombe_interval(table: PairedTable, confidence: float = CONFIDENCE) -> Interval:
     """Square-and-add interval from two Wilson intervals.
 
-    Newcombe, Statistics in Medicine 17, 1998, 2635-2650: method 10, with the correlation phi corrected for continuity. A second method, to check the first.
+    Newcombe, Statistics in Medicine 17, 1998, 2635-2650: method 10, with the correlation phi corrected for
+    continuity. A second method, to check the first.
     """
     first, second = table.both + table.only_first, table.both + table.only_second
     p1, (l1, u1) = first / table.n, _wilson(first, table.n, confidence)
