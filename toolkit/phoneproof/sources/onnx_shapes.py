@@ -130,7 +130,7 @@ def _spec(value: Any, role: str, place: str) -> TensorSpec:
         raise SourceModelError(
             f"The shape of the {role} depends on the data.",
             where=where,
-            next_step="Export the model without the part that filters its results; do that outside the model.",
+            next_step="Export the model without the part that filters its results; filter outside the model.",
         )
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name if tensor.elem_type else "unknown"
     if dtype not in DTYPE_SIZES:

@@ -25,7 +25,7 @@ class NetworkBuilder:
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
 
-    def op(self, kind: str, inputs: Sequence[str], name: str, **attributes: object) -> str:
+    def op(self, kind: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         output = f"{name}_out"
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
         return output
@@ -92,7 +92,7 @@ class NetworkBuilder:
 
 
 def classifier(seed: int = 0, batch: Axis = "batch", side: Axis = 16, opset: int = 17) -> Any:
-    """Conv, batch norm, ReLU, depthwise, residual add, concat, pooling, Gemm, softmax. image → probabilities."""
+    """Convolutions, batch norms, depthwise, residual add, concat, pooling, Gemm, softmax."""
     build = NetworkBuilder(seed)
     x = build.conv("image", "stem", 3, 8, stride=2, bias=False)
     x = build.op("Relu", [build.batch_norm(x, "stem_bn", 8)], "stem_relu")
