@@ -6,6 +6,7 @@ PhoneproofError                      exit code
 │   ├── CommandLineError                 an option, argument or combination of them
 │   ├── SourceModelError                 a source model that cannot be read, or is not what it says
 │   ├── DataError                        a calibration or evaluation set that cannot be used
+│   │   └── BrokenSampleError                one sample of it; it is left out and becomes a finding
 │   ├── RecipeError                      a recipe, option or route that does not exist or does not fit
 │   └── RunFolderError                   a run folder that is missing, foreign, or of another plan
 ├── IncompleteError                  3   the request is right but could not be carried out
@@ -39,7 +40,9 @@ class PhoneproofError(Exception):
 
     exit_code = 3
 
-    def __init__(self, what: str, *, where: str | None = None, next_step: str | None = None, **facts: Fact) -> None:
+    def __init__(
+        self, what: str, *, where: str | None = None, next_step: str | None = None, **facts: Fact
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.where = where
@@ -72,6 +75,10 @@ class SourceModelError(RequestError):
 
 class DataError(RequestError):
     """A calibration or evaluation set is missing, unreadable or does not fit the model."""
+
+
+class BrokenSampleError(DataError):
+    """One sample cannot be read. It is left out with this reason and becomes a finding; the rest go on."""
 
 
 class RecipeError(RequestError):
@@ -118,3 +125,14 @@ class Interrupted(PhoneproofError):  # noqa: N818 - not a failure, so not named 
     """The user stopped the run. The same command finishes it."""
 
     exit_code = 130
+
+
+def error_class(name: str) -> type[PhoneproofError]:
+    """The class of that name in the tree; WorkerError for a name that is not in it.
+
+    A worker process names its error by class; what it writes is not trusted to name anything else.
+    """
+    known = globals().get(name)
+    if isinstance(known, type) and issubclass(known, PhoneproofError):
+        return known
+    return WorkerError

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from phoneproof.errors import PhoneproofError
+from phoneproof.protocol.lifeline import die_with_parent
 
 PROGRESS_FILE: Final = "progress.jsonl"
 RESULT_FILE: Final = "result.json"
 ERROR_FILE: Final = "error.json"
+PARENT_VARIABLE: Final = "PHONEPROOF_PARENT"
+"""Environment variable with the process id of whoever started the worker."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ def run_worker(work: Work, arguments: list[str] | None = None) -> int:
 
     A PhoneproofError and any other exception become error.json; only the latter is a fault of the worker.
     """
+    if PARENT_VARIABLE in os.environ:
+        die_with_parent(int(os.environ[PARENT_VARIABLE]))
     request_file = Path((sys.argv[1:] if arguments is None else arguments)[0])
     folder = request_file.parent
     try:

@@ -1,0 +1,137 @@
+"""A child process in a group of its own, watched for time and memory, its output in a log file."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import psutil
+
+_TREE_EVERY_S: Final = 1.0
+_GRACE_S: Final = 0.5
+_OOM_EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
+
+Cause = Literal["exited", "signal", "timed_out", "low_memory", "interrupted"]
+Confidence = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process ended. code: exit code, or the signal's number for causes but `exited`."""
+
+    cause: Cause
+    code: int | None
+    confidence: Confidence
+    peak_bytes: int
+
+
+class WatchedProcess:
+    """A running child. Memory is resident memory of the whole tree: limits on address space break
+    TensorFlow and torch, which reserve far more than they use.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path
+    ) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._oom_kills = _oom_kills()
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                cwd=folder,
+                start_new_session=True,
+            )
+        self._tree: list[psutil.Process] = []
+        self._tree_read = 0.0
+        self._killed_for: Cause | None = None
+        self.peak_bytes = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the process and its children now, in bytes."""
+        now = time.monotonic()
+        if not self._tree or now - self._tree_read > _TREE_EVERY_S:
+            self._tree = _tree_of(self._process.pid)
+            self._tree_read = now
+        total = 0
+        for process in self._tree:
+            try:
+                total += process.memory_info().rss
+            except psutil.Error:
+                continue
+        self.peak_bytes = max(self.peak_bytes, total)
+        return total
+
+    def kill(self, cause: Cause) -> None:
+        """End the process and its children. With timed_out it may first write its stacks to the log."""
+        if not self.running:
+            return
+        self._killed_for = cause
+        if cause == "timed_out":
+            self._signal_group(signal.SIGABRT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_S)
+        self._signal_group(signal.SIGKILL)
+        self._process.wait()
+
+    def ending(self) -> Ending:
+        """Wait for the end and say what it was."""
+        code = self._process.wait()
+        self._signal_group(signal.SIGKILL)
+        if self._killed_for is not None:
+            return Ending(self._killed_for, -code if code < 0 else code, "high", self.peak_bytes)
+        if code >= 0:
+            return Ending("exited", code, "high", self.peak_bytes)
+        if -code == signal.SIGKILL:
+            if _oom_kills() > self._oom_kills:
+                return Ending("low_memory", -code, "medium", self.peak_bytes)
+            return Ending("signal", -code, "low", self.peak_bytes)
+        return Ending("signal", -code, "high", self.peak_bytes)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+
+def log_tail(log: Path, lines: int = 40, limit_bytes: int = 16_384) -> tuple[str, ...]:
+    """The last lines of a log, whatever bytes are in it."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - limit_bytes))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ()
+    return tuple(text.splitlines()[-lines:])
+
+
+def _tree_of(pid: int) -> list[psutil.Process]:
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _oom_kills() -> int:
+    """Number of kills for lack of memory in this control group; 0 where the kernel does not tell."""
+    try:
+        lines = _OOM_EVENTS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    counts = dict(line.split() for line in lines if line.count(" ") == 1)
+    return int(counts.get("oom_kill", 0))
