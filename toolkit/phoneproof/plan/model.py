@@ -3,18 +3,21 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from phoneproof.data.preprocessing import canonical_json
+from phoneproof.data.set_specs import set_from_dict
 from phoneproof.errors import PlanError
-from phoneproof.plan.data_section import DataSection
-from phoneproof.plan.problems import mistakes_of, plan_error
+from phoneproof.plan.data_section import CsvSection, DataSection, DeclaredSet, NpySection, Role
+from phoneproof.plan.problems import Mistake, Place, mistakes_of, plan_error
 from phoneproof.plan.sections import (
+    BUILT_IN_METRICS,
     BenchmarkSection,
     BuildSection,
     DeviceSection,
@@ -112,6 +115,16 @@ class Plan(Section):
         if self.gates.accuracy_drop_max is not None and not self.task.metrics:
             step = "Add [task] metrics, for example kind = 'classification' and metrics = ['top1']."
             problems.append((("gates", "accuracy_drop_max"), "A limit for accuracy, but no metric.", step))
+        one = self.data.evaluation
+        unlabelled = {"csv": "label_column", "npy": "labels_path"}
+        built_in = [m for m in self.task.metrics if m in BUILT_IN_METRICS]
+        if (
+            built_in
+            and isinstance(one, CsvSection | NpySection)
+            and getattr(one, unlabelled[one.kind]) is None
+        ):
+            what = f"{built_in[0]!r} needs labels, and the evaluation set names none."
+            problems.append((("data", "evaluation"), what, f"Add {unlabelled[one.kind]} = ..."))
         classes = len(self.data.classes)
         if "top5" in self.task.metrics and 0 < classes <= 5:
             what = f"top5 of {classes} classes is always right."
@@ -126,6 +139,18 @@ class Plan(Section):
     def locate(self, path: str) -> Path:
         """A path of the plan, absolute."""
         return (self._folder / Path(path).expanduser()).absolute()
+
+    def declared_set(self, role: Role) -> DeclaredSet | None:
+        """The set of that role with absolute paths, or None where the plan has none."""
+        section = self.data.calibration if role == "calibration" else self.data.evaluation
+        if section is None:
+            return None
+        fields = section.model_dump(exclude={"skip", "take"})
+        for key in ("path", "labels_path", "folder"):
+            if fields.get(key) is not None:
+                fields[key] = str(self.locate(fields[key]))
+        spec = set_from_dict({**fields, "classes": list(self.data.classes) or None}, f"data.{role}")
+        return DeclaredSet(role, spec, section.skip, section.take)
 
     def planned_builds(self) -> tuple[PlannedBuild, ...]:
         """The wished builds, in the order of the plan."""
@@ -161,11 +186,16 @@ def read_plan(path: Path) -> Plan:
     text = _text_of(path)
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError is one, and so is a number of too many digits
         step = "Look at that place for a missing quote, bracket or '='."
         raise PlanError(f"The plan is not TOML: {error}.", where=str(path), next_step=step) from None
     except RecursionError:
         raise PlanError("The plan is nested too deep.", where=str(path)) from None
+    dates = [
+        Mistake(place, "A plan holds no dates.", "Write text in quotes.") for place in _dates(content, ())
+    ]
+    if dates:
+        raise plan_error(str(path), dates, text)
     return _checked(content, str(path), path.absolute().parent, text)
 
 
@@ -201,7 +231,7 @@ def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 def _checked(content: dict[str, Any], where: str, folder: Path, text: str | None) -> Plan:
     try:
         # Through JSON, because pydantic's strict mode takes lists and words for tuples and enums only there.
-        plan = Plan.model_validate_json(json.dumps(_written_out(content), default=_refuse_date))
+        plan = Plan.model_validate_json(json.dumps(_written_out(content)))
     except ValidationError as error:
         raise plan_error(where, mistakes_of(error, Plan), text) from None
     plan._folder = folder
@@ -228,8 +258,15 @@ def _text_of(path: Path) -> str:
         raise PlanError(f"The plan cannot be read: {error.strerror}.", where=str(path)) from None
 
 
-def _refuse_date(value: object) -> Any:
-    return [[str(value)]]  # a date: no key takes a list of lists of text, so it is refused at its place
+def _dates(value: object, place: Place) -> Iterator[Place]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _dates(item, (*place, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _dates(item, (*place, index))
+    elif isinstance(value, date | time):
+        yield place
 
 
 __all__ = ["PLAN_FILE", "Plan", "PlannedBuild", "TaskKind", "from_effective", "plan_digest", "read_plan"]

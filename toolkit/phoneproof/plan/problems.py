@@ -10,11 +10,13 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from phoneproof.errors import PlanError
-from phoneproof.plan.positions import line_of
+from phoneproof.plan.positions import Lines
 from phoneproof.plan.values import Section
 from phoneproof.plan.wording import near_word, nearest
 
 Place = tuple[str | int, ...]
+
+MOST_SHOWN: Final = 50
 
 _WHAT_TO_ADD: Final[Mapping[str, str]] = {
     "models": "Add [[models]] with name, source and format.",
@@ -33,9 +35,13 @@ class Mistake:
 
     @property
     def key(self) -> str:
-        """The place as text: builds[1].recipe."""
-        text = "".join(f"[{p + 1}]" if isinstance(p, int) else f".{p}" for p in self.place)
+        """The place as text, lists counted from 1: builds #2.recipe."""
+        text = "".join(f" #{p + 1}" if isinstance(p, int) else f".{_key(p)}" for p in self.place)
         return text.removeprefix(".")
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]{1,80}", key) else repr(key[:80])
 
 
 def plan_error(where: str, mistakes: Sequence[Mistake], text: str | None) -> PlanError:
@@ -43,21 +49,22 @@ def plan_error(where: str, mistakes: Sequence[Mistake], text: str | None) -> Pla
 
     text: the plan as it was read, for line numbers; None if it does not come from a file.
     """
-    places = [_where(where, mistake, text) for mistake in mistakes]
-    if len(mistakes) == 1:
-        only = mistakes[0]
-        return PlanError(only.what, where=places[0], next_step=only.next_step or None)
-    sentences = tuple(
-        f"{place}: {m.what} {m.next_step}".rstrip() for place, m in zip(places, mistakes, strict=True)
+    lines = Lines(text)
+    shown = sorted(
+        ((lines.line_of(mistake.place), mistake) for mistake in mistakes[:MOST_SHOWN]),
+        key=lambda pair: (pair[0] is None, pair[0] or 0),
     )
-    what = "\n  ".join([f"The plan has {len(mistakes)} mistakes:", *sentences])
-    return PlanError(what, where=where, problems=sentences)
+    if len(shown) == 1:
+        ((line, only),) = shown
+        return PlanError(only.what, where=_where(where, line, only), next_step=only.next_step or None)
+    problems = tuple(f"{_where(where, line, m)}: {m.what} {m.next_step}".rstrip() for line, m in shown)
+    what = "\n  ".join([f"The plan has {len(mistakes)} mistakes:", *problems])
+    return PlanError(what, where=where, next_step="Mend each of them.", problems=problems)
 
 
-def _where(file: str, mistake: Mistake, text: str | None) -> str:
-    line = None if text is None else line_of(text, mistake.place)
-    file_and_line = file if line is None else f"{file}:{line}"
-    return f"{file_and_line}: {mistake.key}" if mistake.key else file_and_line
+def _where(file: str, line: int | None, mistake: Mistake) -> str:
+    place = file if line is None else f"{file}:{line}"
+    return f"{place}: {mistake.key}" if mistake.key else place
 
 
 def mistakes_of(error: ValidationError, plan: type[Section]) -> tuple[Mistake, ...]:
@@ -71,6 +78,8 @@ def mistakes_of(error: ValidationError, plan: type[Section]) -> tuple[Mistake, .
             meant = near_word(str(place[-1]), known)
             excused.add((*place[:-1], meant or ""))
             found.append(Mistake(place, f"Unknown key {str(place[-1])[:80]!r}.", _step(place, known, plan)))
+        elif details["type"] == "too_short" and details["input"]:
+            continue  # a list is short for pydantic when its items are wrong; those are told themselves
         elif details["type"] == "plan":
             facts = details["ctx"]
             found.append(Mistake(place, facts["what"], facts["next_step"]))

@@ -45,7 +45,8 @@ def refuse_as_told(error: RequestError, key: str) -> ValidationError:
     loc = tuple(inner.split(".")) if inner else ()
     if "key" in error.facts and "unknown" in error.what:
         loc += (str(error.facts["key"]),)
-    details = InitErrorDetails(type=wrong(error.what, error.next_step or ""), loc=loc, input=None)
+    what = error.what[:1].upper() + error.what[1:] + ("" if error.what.endswith(".") else ".")
+    details = InitErrorDetails(type=wrong(what, error.next_step or ""), loc=loc, input=None)
     return ValidationError.from_exception_data(key, [details])
 
 
