@@ -128,11 +128,8 @@ def score_drop(reference: Floats, build: Floats, bounds: tuple[float, float] | N
     if _few_changes(differences, scale):
         if bounds is None:
             return AccuracyDrop(n, *values, drop, None, None, "too_few_changes")
-        return AccuracyDrop(
-            n, *values, drop, _few_changes_bound(differences, scale, reach), "few_changes_bound"
-        )
-    if n < 2:
-        return AccuracyDrop(n, *values, drop, None, None, "too_few_samples")
+        bound = _few_changes_bound(differences, scale, reach)
+        return AccuracyDrop(n, *values, drop, bound, "few_changes_bound")
     return AccuracyDrop(n, *values, drop, _paired_t(differences, reach), "paired_t")
 
 

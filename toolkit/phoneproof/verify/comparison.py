@@ -30,7 +30,7 @@ NoiseReason = Literal["too_few_rounds", "no_variation", "wide_interval"]
 
 LEAST_ROUNDS: Final = 10
 MARGIN: Final = 0.03
-"""Speeds within 3 % count as the same: two runs of one build on one phone differ by as much."""
+"""Speeds within 3 % count as the same, unless the plan sets another margin."""
 HIGHEST_CORRELATION: Final = 0.9
 
 

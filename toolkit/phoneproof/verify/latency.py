@@ -22,8 +22,8 @@ class ValidityRules:
     """What runs must satisfy to count.
 
     The pattern is the single-stream scenario of MLPerf Inference's loadgen: one query after the other, a
-    least number and a least duration, INVALID when either is missed. Its mobile settings (1,024 queries and
-    60 s) are for one submission; a run of many builds on a phone cannot spend that on each.
+    least number and a least duration, INVALID when either is missed. Its mlperf.conf asks for 1,024 queries
+    and 60 s, right for one submission and too long for many builds on one phone.
 
     least_runs: 64, the fewest from which loadgen's early stopping gives a 90th percentile.
     least_duration_s: of timed work, so that the governor has settled on a frequency and a burst does not
