@@ -5,9 +5,10 @@ that the Python, Kotlin and Swift tests read.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from phoneproof.protocol.event_checks import check_fits
 from phoneproof.protocol.events import (
     AttemptEnded,
     CaseError,
@@ -15,12 +16,11 @@ from phoneproof.protocol.events import (
     CaseStarted,
     Confidence,
     Event,
-    JobFinished,
     SampleFailed,
     SampleStarted,
     in_order,
 )
-from phoneproof.protocol.job import BenchmarkCase, Case, InferCase, Job, LoadCase, configurations_of
+from phoneproof.protocol.job import Case, InferCase, Job, LoadCase, configurations_of
 
 Outcome = Literal["passed", "failed", "crashed", "killed_low_memory", "timed_out", "device_lost", "not_run"]
 
@@ -43,7 +43,11 @@ class BadEnd:
 
 @dataclass(frozen=True)
 class CaseEnd:
-    """The end of one case. bad_samples: those of an infer case that have no output, and why."""
+    """The end of one case. Once a case has one, later events change nothing but `finished`.
+
+    bad_samples: those of an infer case that was begun which have no output, and why.
+    finished: what the runner wrote at the end, None if it never came to that.
+    """
 
     case_id: str
     outcome: Outcome
@@ -70,10 +74,12 @@ class Attempt:
 
 @dataclass
 class _Fold:
-    """State while the events are read, in order."""
+    """State while the events are read, in order. begun: cases whose start was seen."""
 
     job: Job
+    cases: Mapping[str, Case]
     ends: dict[str, CaseEnd] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
     next_sample: dict[str, int] = field(default_factory=dict)
     bad_samples: dict[str, dict[int, BadEnd]] = field(default_factory=dict)
     interruptions: dict[tuple[str, int | None], int] = field(default_factory=dict)
@@ -83,8 +89,19 @@ class _Fold:
     gave_up: str | None = None
 
 
+@dataclass
+class _Place:
+    """Where an attempt is: between cases, in a case, or at a sample of it."""
+
+    case_id: str | None = None
+    sample: int | None = None
+
+
 def next_attempt(job: Job, events: Iterable[Event]) -> Attempt | None:
-    """What the next launch has to do; None when every case has its end. Only asked while no runner runs."""
+    """What the next launch has to do; None when every case has its end. Only asked while no runner runs.
+
+    Like all functions here, it raises ProtocolError for an event that does not fit the job.
+    """
     state = _fold(job, events)
     left = (case for case in job.cases if case.case_id not in state.ends)
     pending = tuple(PendingCase(case.case_id, _resume_at(state, case)) for case in left)
@@ -104,19 +121,13 @@ def bad_samples(job: Job, events: Iterable[Event]) -> dict[str, dict[int, BadEnd
 
 def lost(job: Job, events: Iterable[Event]) -> dict[str, CaseEnd]:
     """Ends of all cases when the device does not come back: those without one are device_lost or not_run."""
-    events = in_order(events)
-    ends = case_ends(job, events)
-    started = {e.case_id for e in events if isinstance(e, CaseStarted)}
+    state = _fold(job, events)
     for case in job.cases:
-        if case.case_id not in ends:
-            reached = case.case_id in started
-            bad = (
-                BadEnd("device_lost", "unknown", "medium")
-                if reached
-                else BadEnd("not_run", "not_reached", "high")
-            )
-            ends[case.case_id] = CaseEnd(case.case_id, bad.outcome, bad)
-    return {case.case_id: ends[case.case_id] for case in job.cases}
+        if case.case_id in state.begun:
+            _end_case(state, case, BadEnd("device_lost", "unknown", "medium"), "not_reached")
+        else:
+            _end_case(state, case, BadEnd("not_run", "not_reached", "high"), "not_reached")
+    return {case.case_id: state.ends[case.case_id] for case in job.cases}
 
 
 def _resume_at(state: _Fold, case: Case) -> int | None:
@@ -124,9 +135,10 @@ def _resume_at(state: _Fold, case: Case) -> int | None:
 
 
 def _fold(job: Job, events: Iterable[Event]) -> _Fold:
-    state = _Fold(job)
+    state = _Fold(job, {case.case_id: case for case in job.cases})
     by_attempt: dict[int, list[Event]] = {}
     for event in in_order(events):
+        check_fits(job, state.cases, event)
         by_attempt.setdefault(event.stamp.attempt, []).append(event)
     for number in sorted(by_attempt):
         state.attempts = number
@@ -136,101 +148,109 @@ def _fold(job: Job, events: Iterable[Event]) -> _Fold:
 
 
 def _fold_attempt(state: _Fold, events: list[Event]) -> None:
-    open_case: str | None = None
-    open_sample: int | None = None
-    ended: AttemptEnded | None = None
-    finished = False
+    place = _Place()
+    word: AttemptEnded | None = None
     for event in events:
-        if isinstance(event, CaseStarted):
-            open_case, open_sample = event.case_id, None
-        elif isinstance(event, SampleStarted):
-            open_sample = event.sample
-            state.next_sample[event.case_id] = event.sample
-        elif isinstance(event, SampleFailed):
-            bad = BadEnd("failed", "error", "high", None, event.error, event.stamp.attempt)
-            _add_bad_sample(state, event.case_id, event.sample, bad)
-            open_sample = None
-        elif isinstance(event, CaseFinished):
-            _finish_case(state, event)
-            open_case = open_sample = None
-            state.start_failures = 0
-        elif isinstance(event, AttemptEnded):
-            ended = event
-        elif isinstance(event, JobFinished):
-            finished = True
-    if finished or (open_case is not None and open_case in state.ends):
-        return
-    _end_attempt(state, open_case, open_sample, ended)
+        if isinstance(event, AttemptEnded):
+            word = word or event
+        else:
+            _fold_event(state, place, event)
+    if len(state.ends) < len(state.cases):
+        _end_attempt(state, place, word)
+
+
+def _fold_event(state: _Fold, place: _Place, event: Event) -> None:
+    if isinstance(event, CaseStarted):
+        place.case_id, place.sample = event.case_id, None
+        state.begun.add(event.case_id)
+    elif isinstance(event, SampleStarted):
+        place.case_id, place.sample = event.case_id, event.sample
+        state.next_sample[event.case_id] = event.sample
+    elif isinstance(event, SampleFailed):
+        bad = BadEnd("failed", "error", "high", None, event.error, event.stamp.attempt)
+        _add_bad_sample(state, event.case_id, event.sample, bad)
+    elif isinstance(event, CaseFinished):
+        _finish_case(state, event)
+        place.case_id = place.sample = None
+        state.start_failures = 0
 
 
 def _finish_case(state: _Fold, event: CaseFinished) -> None:
-    bad_samples = state.bad_samples.get(event.case_id, {})
-    bad: BadEnd | None = None
+    case = state.cases[event.case_id]
     if event.outcome == "failed":
         bad = BadEnd("failed", "error", "high", None, event.error, event.stamp.attempt)
-    elif bad_samples:
-        bad = bad_samples[min(bad_samples)]
-    outcome: Outcome = bad.outcome if bad else "passed"
-    state.ends[event.case_id] = CaseEnd(event.case_id, outcome, bad, dict(bad_samples), event)
+        _end_case(state, case, bad, "not_reached")
+    elif event.case_id not in state.ends:
+        bad_samples = dict(state.bad_samples.get(event.case_id, {}))
+        first = bad_samples[min(bad_samples)] if bad_samples else None
+        outcome: Outcome = first.outcome if first else "passed"
+        state.ends[event.case_id] = CaseEnd(event.case_id, outcome, first, bad_samples)
+    end = state.ends[event.case_id]
+    if end.finished is None:
+        state.ends[event.case_id] = replace(end, finished=event)
 
 
-def _end_attempt(state: _Fold, case_id: str | None, sample: int | None, ended: AttemptEnded | None) -> None:
-    if ended is None or ended.cause == "interrupted":
-        _interrupt(state, case_id, sample)
+def _end_case(state: _Fold, case: Case, bad: BadEnd, rest: str) -> None:
+    """End a case badly, unless it has its end. rest: why its later samples, if it was begun, did not run."""
+    if case.case_id in state.ends:
+        return
+    samples = dict(state.bad_samples.get(case.case_id, {}))
+    if isinstance(case, InferCase) and case.case_id in state.begun:
+        later = range(state.next_sample.get(case.case_id, case.first), case.first + case.count)
+        samples = {sample: BadEnd("not_run", rest, "high") for sample in later} | samples
+    state.ends[case.case_id] = CaseEnd(case.case_id, bad.outcome, bad, samples)
+
+
+def _end_attempt(state: _Fold, place: _Place, word: AttemptEnded | None) -> None:
+    if place.case_id in state.ends:
+        place = _Place()
+    if word is None or word.cause == "interrupted":
+        _interrupt(state, place)
         return
     state.blamed_attempts += 1
-    bad = _blame(ended)
-    if case_id is None:
+    if place.case_id is None:
         state.start_failures += 1
         if state.start_failures >= state.job.limits.start_failures:
             state.gave_up = "start"
     else:
         state.start_failures = 0
-        _blame_case(state, case_id, sample, bad)
+        _blame(state, place.case_id, place.sample, _bad_end(word))
     if state.blamed_attempts >= state.job.limits.max_attempts and state.gave_up is None:
         state.gave_up = "attempts"
 
 
-def _interrupt(state: _Fold, case_id: str | None, sample: int | None) -> None:
-    if case_id is None:
+def _interrupt(state: _Fold, place: _Place) -> None:
+    if place.case_id is None:
         return
-    place = (case_id, sample)
-    state.interruptions[place] = state.interruptions.get(place, 0) + 1
-    if state.interruptions[place] >= state.job.limits.interruptions_at_one_place:
-        _blame_case(
-            state, case_id, sample, BadEnd("crashed", "interrupted", "low", None, None, state.attempts)
-        )
+    key = (place.case_id, place.sample)
+    state.interruptions[key] = state.interruptions.get(key, 0) + 1
+    if state.interruptions[key] >= state.job.limits.interruptions_at_one_place:
+        bad = BadEnd("crashed", "interrupted", "low", None, None, state.attempts)
+        _blame(state, place.case_id, place.sample, bad)
 
 
-def _blame(ended: AttemptEnded) -> BadEnd:
+def _bad_end(word: AttemptEnded) -> BadEnd:
     outcome: Outcome = "crashed"
-    if ended.cause == "timed_out":
+    if word.cause == "timed_out":
         outcome = "timed_out"
-    elif ended.cause == "low_memory":
+    elif word.cause == "low_memory":
         outcome = "killed_low_memory"
-    return BadEnd(outcome, ended.cause, ended.confidence, ended.code, None, ended.stamp.attempt)
+    return BadEnd(outcome, word.cause, word.confidence, word.code, None, word.stamp.attempt)
 
 
-def _blame_case(state: _Fold, case_id: str, sample: int | None, bad: BadEnd) -> None:
-    if sample is not None:
-        _add_bad_sample(state, case_id, sample, bad)
+def _blame(state: _Fold, case_id: str, sample: int | None, bad: BadEnd) -> None:
+    if sample is None:
+        _end_case(state, state.cases[case_id], bad, "not_reached")
     else:
-        bad_samples = dict(state.bad_samples.get(case_id, {}))
-        state.ends[case_id] = CaseEnd(case_id, bad.outcome, bad, bad_samples)
+        _add_bad_sample(state, case_id, sample, bad)
 
 
 def _add_bad_sample(state: _Fold, case_id: str, sample: int, bad: BadEnd) -> None:
     bad_samples = state.bad_samples.setdefault(case_id, {})
     bad_samples[sample] = bad
     state.next_sample[case_id] = sample + 1
-    if len(bad_samples) < state.job.limits.bad_samples_per_case:
-        return
-    first = bad_samples[min(bad_samples)]
-    case = state.job.case(case_id)
-    assert isinstance(case, InferCase)  # noqa: S101 - only infer cases have samples
-    left = range(sample + 1, case.first + case.count)
-    skipped = {s: BadEnd("not_run", "bad_samples", "high") for s in left}
-    state.ends[case_id] = CaseEnd(case_id, first.outcome, first, {**bad_samples, **skipped})
+    if len(bad_samples) >= state.job.limits.bad_samples_per_case:
+        _end_case(state, state.cases[case_id], bad_samples[min(bad_samples)], "bad_samples")
 
 
 def _end_unreachable(state: _Fold) -> None:
@@ -243,19 +263,20 @@ def _end_unreachable(state: _Fold) -> None:
         and state.ends[case.case_id].outcome != "passed"
     }
     for case in state.job.cases:
-        if case.case_id in state.ends:
-            continue
         cause = "load" if unloadable & set(configurations_of(case)) else state.gave_up
         if cause is not None:
-            bad = BadEnd("not_run", cause, "high")
-            samples = state.bad_samples.get(case.case_id, {})
-            state.ends[case.case_id] = CaseEnd(case.case_id, "not_run", bad, dict(samples))
+            _end_unrun(state, case, cause)
+
+
+def _end_unrun(state: _Fold, case: Case, cause: str) -> None:
+    bad = BadEnd("not_run", cause, "high")
+    bad_samples = state.bad_samples.get(case.case_id)
+    _end_case(state, case, bad_samples[min(bad_samples)] if bad_samples else bad, cause)
 
 
 __all__ = [
     "Attempt",
     "BadEnd",
-    "BenchmarkCase",
     "CaseEnd",
     "Outcome",
     "PendingCase",

@@ -9,16 +9,66 @@ import dataclasses
 import difflib
 import enum
 import json
+import math
+import re
 import types
 import typing
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from phoneproof.errors import ProtocolError
 
 T = TypeVar("T")
+
+MAX_INTEGER: Final = 2**63 - 1
+"""Integers on the wire fit a signed 64-bit one: Kotlin's Long, Swift's Int64."""
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+MAX_CANONICAL_INTEGER: Final = 2**53 - 1
+"""Integers of a canonical form are exact in a double, as RFC 8785 takes every number for one."""
+
+
+def parse_json(text: str | bytes, where: str) -> object:
+    """JSON as every language reads it alike; anything else is a ProtocolError at `where`.
+
+    Refused besides bad syntax: bytes that are not UTF-8, a byte order mark, NaN and Infinity, a key that is
+    written twice (readers differ in which one they take), a lone surrogate, nesting too deep to read.
+    """
+    try:
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        value: object = json.loads(decoded, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        _refuse_surrogates(decoded)
+    except ValueError as error:
+        raise ProtocolError(f"Not JSON: {str(error)[:200]}.", where=where) from None
+    except RecursionError:
+        raise ProtocolError("Not JSON that can be read: it is nested too deeply.", where=where) from None
+    return value
+
+
+def without_lone_surrogates(text: str) -> str:
+    """Lone surrogates (arguments and logs that were not UTF-8) become U+FFFD: JSON cannot carry them."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a key is written twice in one object")
+    return content
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _refuse_surrogates(text: str) -> None:
+    # In a file only an escape can make one; the escapes of a pair are joined into one character when read.
+    text.encode()
+    if "\\u" in text:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
 
 
 def to_dict(value: object) -> Any:
@@ -49,24 +99,32 @@ def from_dict(cls: type[T], value: object, place: str = "$") -> T:
 def dumps_canonical(value: object) -> str:
     """RFC 8785 for values without floats: sorted ASCII keys, no white space, minimal escapes.
 
-    Floats are refused, since their shortest decimal form differs between languages' standard libraries.
+    Floats are refused, since their shortest decimal form differs between standard libraries. So are
+    integers that a double does not hold exactly, and lone surrogates, which have no UTF-8 form.
     """
     plain = to_dict(value)
-    _refuse_floats(plain, "$")
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    _check_canonical(plain, "$")
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ProtocolError("A lone surrogate has no canonical form.") from None
+    return text
 
 
-def _refuse_floats(value: object, place: str) -> None:
+def _check_canonical(value: object, place: str) -> None:
     if isinstance(value, float):
         raise ProtocolError("A float has no canonical form.", where=place)
+    if isinstance(value, int) and abs(value) > MAX_CANONICAL_INTEGER:
+        raise ProtocolError("An integer beyond 2^53 - 1 has no canonical form.", where=place)
     if isinstance(value, dict):
         for key, item in value.items():
             if not key.isascii():
-                raise ProtocolError("A key of a canonical object is not ASCII.", where=f"{place}.{key}")
-            _refuse_floats(item, f"{place}.{key}")
+                raise ProtocolError("A key of a canonical object is not ASCII.", where=f"{place}.{key[:80]}")
+            _check_canonical(item, f"{place}.{key}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _refuse_floats(item, f"{place}[{index}]")
+            _check_canonical(item, f"{place}[{index}]")
 
 
 def _wrong(expected: str, value: object, place: str) -> ProtocolError:
@@ -78,7 +136,7 @@ def _decode(kind: Any, value: object, place: str) -> object:
     if origin in (Union, types.UnionType):
         return _decode_union(get_args(kind), value, place)
     if origin is Literal:
-        if value not in get_args(kind):
+        if not any(type(value) is type(known) and value == known for known in get_args(kind)):
             raise _wrong(" or ".join(repr(v) for v in get_args(kind)), value, place)
         return value
     if origin is tuple:
@@ -98,15 +156,20 @@ def _decode(kind: Any, value: object, place: str) -> object:
 def _decode_scalar(kind: Any, value: object, place: str) -> object:
     if kind is Any or kind is object:
         return value
-    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is float and is_number and _is_finite(typing.cast(float, value)):
+        return float(typing.cast(float, value))
+    if kind is int and is_number and isinstance(value, int) and abs(value) <= MAX_INTEGER:
         return value
     if kind in (str, bool) and isinstance(value, kind):
         return value
     if kind in (None, type(None)) and value is None:
         return None
     raise _wrong(getattr(kind, "__name__", str(kind)), value, place)
+
+
+def _is_finite(value: float) -> bool:
+    return abs(value) <= MAX_INTEGER or (type(value) is float and math.isfinite(value))
 
 
 def _decode_tuple(args: tuple[Any, ...], value: object, place: str) -> tuple[object, ...]:

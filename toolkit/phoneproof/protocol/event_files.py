@@ -9,20 +9,27 @@ from phoneproof.protocol.events import (
     AttemptEnded,
     Event,
     in_order,
+    parse_event_file,
     parse_events,
 )
+from phoneproof.protocol.json_lines import whole_size
 
 
 def read_events(folder: Path) -> tuple[Event, ...]:
     """All events of the job in `folder`, in order; none if no attempt was begun.
 
-    ProtocolError for a line, other than a torn last one, that is no event.
+    ProtocolError for a line, other than a torn last one, that is no event, and for a file whose events are
+    not those of its one writer.
     """
-    paths = sorted((folder / EVENTS_FOLDER).glob("*.jsonl"))
+    events: list[Event] = []
+    for path in (folder / EVENTS_FOLDER).glob("*.jsonl"):
+        if not (path.stem.isascii() and path.stem.isdigit() and f"{int(path.stem):04d}" == path.stem):
+            raise ProtocolError("An event file is named after its attempt.", where=path.name)
+        events += parse_event_file(path.read_bytes(), path.name, int(path.stem))
     attempts = folder / ATTEMPTS_FILE
     if attempts.exists():
-        paths.append(attempts)
-    return in_order(event for path in paths for event in parse_events(path.read_bytes(), path.name))
+        events += parse_event_file(attempts.read_bytes(), attempts.name, None)
+    return in_order(events)
 
 
 def cut_torn_line(path: Path) -> None:
@@ -30,7 +37,7 @@ def cut_torn_line(path: Path) -> None:
     if not path.exists():
         return
     data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
+    whole = whole_size(data)
     if whole != len(data):
         with path.open("r+b") as file:
             file.truncate(whole)
@@ -66,7 +73,7 @@ class EventTail:
                 data = file.read()
         except FileNotFoundError:
             return []
-        whole = data.rfind(b"\n") + 1
+        whole = whole_size(data)
         try:
             events = parse_events(data[:whole], path.name)
         except ProtocolError:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from phoneproof.errors import ProtocolError
-from phoneproof.protocol.codec import from_dict, to_dict
+from phoneproof.protocol.codec import from_dict, to_dict, without_lone_surrogates
 from phoneproof.protocol.job import FileRef, ProtocolVersion, check_version
+from phoneproof.protocol.json_lines import parsed_lines
 
 EVENTS_FOLDER: Final = "events"
 ATTEMPTS_FILE: Final = "attempts.jsonl"
@@ -179,27 +180,46 @@ Event = RunnerEvent | AttemptEnded
 
 
 def event_line(event: Event) -> str:
-    """One line of JSON with its line feed."""
-    return json.dumps(to_dict(event), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    """One line of JSON with its line feed. Lone surrogates, which have no UTF-8 form, become U+FFFD."""
+    line = json.dumps(to_dict(event), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return without_lone_surrogates(line) + "\n"
 
 
 def parse_events(data: bytes, where: str) -> tuple[Event, ...]:
-    """The events of one file. A last line without line feed is torn and left out.
+    """The events in a stretch of whole lines of one file. A last line without line feed is torn and left out.
 
     ProtocolError for any other line that is no event, or for another protocol version.
     """
-    whole, _, _ = data.rpartition(b"\n")
     events: list[Event] = []
-    for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
-        place = f"{where}:{number}"
-        try:
-            content = json.loads(line)
-        except (ValueError, RecursionError):
-            raise ProtocolError("A line that is not the last one is not JSON.", where=place) from None
+    for place, content in parsed_lines(data, where):
         if isinstance(content, dict) and content.get("event") == "job_started":
             check_version(content, place)
-        events.append(from_dict(Event, content, place))  # type: ignore[arg-type]
+        event: Event = from_dict(Event, content, place)  # type: ignore[arg-type]
+        if event.stamp.attempt < 1 or event.stamp.seq < 0:
+            raise ProtocolError("Attempts count from 1 and seq from 0.", where=place)
+        events.append(event)
     return tuple(events)
+
+
+def parse_event_file(data: bytes, where: str, attempt: int | None) -> tuple[Event, ...]:
+    """The events of one file from its beginning: of that attempt's runner, or with None the supervisor's.
+
+    ProtocolError as `parse_events`, and for a file that did not have its one writer: seq counts from 0 line
+    by line, a runner's file begins with its only job_started and stays in its attempt, the supervisor's
+    holds nothing but attempt_ended.
+    """
+    events = parse_events(data, where)
+    for index, event in enumerate(events):
+        place = f"{where}:{index + 1}"
+        if event.stamp.seq != index:
+            raise ProtocolError(f"Expected seq {index}, found {event.stamp.seq}.", where=place)
+        if isinstance(event, AttemptEnded) != (attempt is None):
+            raise ProtocolError(f"{event.event} does not belong into this file.", where=place)
+        if attempt is not None and event.stamp.attempt != attempt:
+            raise ProtocolError(f"Expected attempt {attempt}, found {event.stamp.attempt}.", where=place)
+        if attempt is not None and isinstance(event, JobStarted) != (index == 0):
+            raise ProtocolError("A runner's file begins with job_started, and has it once.", where=place)
+    return events
 
 
 def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
