@@ -1,0 +1,186 @@
+"""Make the demo's data and model: `python -m phoneproof.demo.train --out DIR`.
+
+DIR/calibration/<class>/*.png, DIR/evaluation/<class>/*.png   image folders, no image in both, none trained on
+DIR/digits.onnx                                               the trained network, float32
+DIR/digits.json                                               what was made, and how; written last
+
+A folder that already holds exactly this is left as it is.
+"""
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from phoneproof.demo import digits
+from phoneproof.errors import DataError, PhoneproofError, ToolchainError
+
+MODEL_FILE: Final = "digits.onnx"
+FACTS_FILE: Final = "digits.json"
+SETS: Final = ("calibration", "evaluation")
+DEFAULT_EPOCHS: Final = 8
+DEFAULT_SEED: Final = 0
+
+_MADE_BY: Final = "phoneproof.demo.train"
+_NEEDED: Final = {"torch": "torch", "sklearn": "scikit-learn", "onnx": "onnx", "onnxscript": "onnxscript"}
+
+
+def request_of(epochs: int, seed: int) -> dict[str, Any]:
+    """What decides the result, apart from the machine's arithmetic."""
+    images, labels = digits.load()
+    parts = digits.split(images, labels)
+    data = hashlib.sha256(digits.model_inputs(images[parts.training]).tobytes())
+    data.update(labels[parts.training].tobytes())
+    source = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        source.update(path.read_bytes())
+    return {
+        "epochs": epochs,
+        "seed": seed,
+        "training_data_sha256": data.hexdigest(),
+        "source_sha256": source.hexdigest(),
+        "versions": {name: metadata.version(name) for name in (*_NEEDED.values(), "numpy", "pillow")},
+    }
+
+
+def is_complete(out: Path, request: dict[str, Any]) -> bool:
+    """Whether `out` holds what `request` makes, by the hashes in its facts."""
+    facts = _facts_in(out)
+    if facts is None or facts.get("request") != request:
+        return False
+    model = out / MODEL_FILE
+    return (
+        model.is_file()
+        and hashlib.sha256(model.read_bytes()).hexdigest() == facts["model"]["sha256"]
+        and all(digits.folder_sha256(out / name) == facts["sets"][name]["sha256"] for name in SETS)
+    )
+
+
+def make(out: Path, epochs: int, seed: int) -> dict[str, Any]:
+    """Make everything in `out` and return the facts, which are also in digits.json.
+
+    Raises DataError if `out` holds other things under the same names, ToolchainError if a package is missing
+    or the exported model is not the trained one.
+    """
+    _check_packages()
+    _check_free(out)
+    request = request_of(epochs, seed)
+    if is_complete(out, request):
+        click.echo(f"{out} is up to date.")
+        return json.loads((out / FACTS_FILE).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=out) as folder:
+        facts = {"made_by": _MADE_BY, "request": request, **_make_in(Path(folder), epochs, seed)}
+        Path(folder, FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        # The facts come last: until then those of an earlier run do not fit, and the next run makes all anew.
+        for name in (*SETS, MODEL_FILE, FACTS_FILE):
+            if (out / name).is_dir():
+                shutil.rmtree(out / name)
+            Path(folder, name).replace(out / name)
+    return facts
+
+
+def _make_in(folder: Path, epochs: int, seed: int) -> dict[str, Any]:
+    from phoneproof.demo import export, training
+
+    images, labels = digits.load()
+    parts = digits.split(images, labels)
+    positions = {"calibration": parts.calibration, "evaluation": parts.evaluation}
+    sets = {
+        name: {"n": len(of_set), "sha256": digits.write_set(folder / name, images, labels, of_set)}
+        for name, of_set in positions.items()
+    }
+    inputs = digits.model_inputs(images)
+    click.echo(f"Training on {len(parts.training)} images.")
+    network = training.train(
+        inputs[parts.training],
+        labels[parts.training],
+        epochs=epochs,
+        seed=seed,
+        epoch_ended=lambda epoch, loss: click.echo(f"  epoch {epoch}/{epochs}: loss {loss:.3f}"),
+    )
+    click.echo("Exporting to ONNX, and comparing with the trained network.")
+    model = folder / MODEL_FILE
+    exported = export.export(network, (1, *inputs.shape[1:]), model)
+    logits = export.onnx_logits(model, inputs[parts.evaluation])
+    export.check_equal(training.logits_of(network, inputs[parts.evaluation]), logits, MODEL_FILE)
+    trained = training.logits_of(network, inputs[parts.training])
+    return {
+        "classes": [str(label) for label in range(digits.CLASSES)],
+        "preprocess": digits.PREPROCESS.to_dict(),
+        "model": {
+            "file": MODEL_FILE,
+            "sha256": hashlib.sha256(model.read_bytes()).hexdigest(),
+            "opset": exported.opset,
+            "ir_version": exported.ir_version,
+            "parameters": exported.parameters,
+            "input": {"name": export.INPUT_NAME, "dtype": "float32", "shape": [1, *inputs.shape[1:]]},
+            "output": {"name": export.OUTPUT_NAME, "dtype": "float32", "shape": [1, digits.CLASSES]},
+            "train_accuracy": _accuracy(trained, labels[parts.training]),
+            "evaluation_accuracy": _accuracy(logits, labels[parts.evaluation]),
+        },
+        "sets": {"training": {"n": len(parts.training)}, **sets},
+    }
+
+
+def _accuracy(logits: npt.NDArray[np.float32], labels: digits.Labels) -> float:
+    return float((logits.argmax(axis=1) == labels).mean())
+
+
+def _check_packages() -> None:
+    missing = sorted(package for module, package in _NEEDED.items() if util.find_spec(module) is None)
+    if missing:
+        raise ToolchainError(
+            f"The demo trains a network, and needs {', '.join(missing)} for that.",
+            next_step="Run `make demo` in a checkout of phoneproof, or install the packages named.",
+        )
+
+
+def _check_free(out: Path) -> None:
+    taken = [name for name in (*SETS, MODEL_FILE, FACTS_FILE) if (out / name).exists()]
+    if taken and _facts_in(out) is None:
+        raise DataError(
+            f"The folder holds {', '.join(taken)}, which the demo did not make.",
+            where=str(out),
+            next_step="Choose another folder with --out.",
+        )
+
+
+def _facts_in(out: Path) -> dict[str, Any] | None:
+    """The facts of an earlier run; None if there is no file of the demo's making."""
+    try:
+        facts = json.loads((out / FACTS_FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) and facts.get("made_by") == _MADE_BY else None
+
+
+@click.command(help="Make the demo's image folders and train its network.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder to fill."
+)
+@click.option("--epochs", type=click.IntRange(min=1), default=DEFAULT_EPOCHS, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=DEFAULT_SEED, show_default=True)
+def main(out: Path, epochs: int, seed: int) -> None:
+    """Command line of this module; exit codes are those of the errors."""
+    try:
+        model = make(out, epochs, seed)["model"]
+    except PhoneproofError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    click.echo(
+        f"{out / MODEL_FILE}: {model['parameters']} parameters, "
+        f"{model['evaluation_accuracy']:.1%} of the evaluation set right."
+    )
+
+
+if __name__ == "__main__":
+    main()
