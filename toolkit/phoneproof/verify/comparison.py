@@ -32,6 +32,8 @@ LEAST_ROUNDS: Final = 10
 MARGIN: Final = 0.03
 """Speeds within 3 % count as the same, unless the plan sets another margin."""
 HIGHEST_CORRELATION: Final = 0.9
+ROUNDING: Final = 1e-12
+"""Log-ratios that differ by less differ by the rounding of logarithms: one ns in 1,000 s is 1e-12."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def compare_log_ratios(
 
     if n < least_rounds:
         return unknown("too_few_rounds")
-    if np.ptp(log_ratios) == 0:
+    if np.ptp(log_ratios) <= ROUNDING:
         # Real times vary. These were made up, or the clock is too coarse to see it.
         return unknown("no_variation")
     lo, hi, effective = _mean_interval(log_ratios)
