@@ -1,0 +1,213 @@
+"""Gates: limits that turn what was measured into verdicts. A gate that is not set is not judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from phoneproof.protocol.attempts import Outcome
+from phoneproof.verify.accuracy import AccuracyDrop
+from phoneproof.verify.comparison import Comparison
+from phoneproof.verify.intervals import Interval, judge_interval
+from phoneproof.verify.parity import LabelParity, OutputParity
+from phoneproof.verify.verdicts import GateResult, Reason, Verdict
+
+PrecisionClass = Literal["float32", "float16", "int8"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a plan. None: that gate is not set. Decibels by precision; between int8_fail_db and
+    int8_db an int8 build is inconclusive unless its accuracy passes.
+    """
+
+    float32_db: float = 60.0
+    float16_db: float = 40.0
+    int8_db: float = 20.0
+    int8_fail_db: float = 10.0
+    accuracy_drop: float | None = None
+    speedup: float | None = None
+    latency_ms: float | None = None
+    size_ratio: float | None = None
+    outcomes: bool = True
+
+    def parity_db(self, precision: PrecisionClass) -> tuple[float, float]:
+        """(below this it fails, from this on it passes)."""
+        if precision == "float32":
+            return self.float32_db, self.float32_db
+        if precision == "float16":
+            return self.float16_db, self.float16_db
+        return self.int8_fail_db, self.int8_db
+
+
+def outcomes_gate(outcomes: Mapping[Outcome, int], load_failed: bool) -> GateResult:
+    """Pass when every case passed. A lost device says nothing of the build: inconclusive."""
+    bad = {name: count for name, count in outcomes.items() if name != "passed" and count}
+    if load_failed:
+        return GateResult("outcomes", "fail", Reason("load_failed"))
+    if not bad:
+        if not outcomes.get("passed"):
+            return GateResult("outcomes", "inconclusive", Reason("not_measured", {"why": "not_run"}))
+        return GateResult("outcomes", "pass", Reason("gate_passed"))
+    verdict: Verdict = "inconclusive" if set(bad) <= {"device_lost", "not_run"} else "fail"
+    return GateResult("outcomes", verdict, Reason("cases_ended_badly", {**bad}))
+
+
+def fallback_gate(requested: str, actual: str | None, allow_fallback: bool) -> GateResult | None:
+    """None where the plan allows fallback. Unknown never passes."""
+    if allow_fallback:
+        return None
+    if actual is None:
+        return GateResult("fallback", "inconclusive", Reason("accelerator_unknown", {"requested": requested}))
+    if actual != requested:
+        facts = {"requested": requested, "actual": actual}
+        return GateResult("fallback", "fail", Reason("fallback_used", facts))
+    return GateResult("fallback", "pass", Reason("gate_passed"))
+
+
+@dataclass(frozen=True)
+class OutputParityOf:
+    """Parity of one named output."""
+
+    output: str
+    parity: OutputParity | LabelParity
+
+
+def parity_gate(
+    outputs: Sequence[OutputParityOf],
+    precision: PrecisionClass,
+    limits: Limits,
+    accuracy: GateResult | None,
+) -> GateResult:
+    """The worst output or slice against the limits of the build's precision."""
+    if not outputs:
+        return GateResult("parity", "inconclusive", Reason("not_measured", {"why": "not_run"}))
+    fail_db, pass_db = limits.parity_db(precision)
+    results = [_judge_output(one, fail_db, pass_db) for one in outputs]
+    failed = next((r for r in results if r.verdict == "fail"), None)
+    if failed is not None:
+        return failed
+    doubtful = next((r for r in results if r.verdict == "inconclusive"), None)
+    if doubtful is None:
+        return GateResult("parity", "pass", Reason("gate_passed"))
+    if accuracy is not None and accuracy.verdict == "pass":
+        told = {k: v for k, v in doubtful.reason.facts.items() if k in ("output", "sqnr_db")}
+        return GateResult("parity", "pass", Reason("parity_rescued_by_accuracy", told))
+    return doubtful
+
+
+def _judge_output(one: OutputParityOf, fail_db: float, pass_db: float) -> GateResult:
+    parity = one.parity
+    if isinstance(parity, LabelParity):
+        if parity.agreement == 1.0:
+            return GateResult("parity", "pass", Reason("gate_passed"))
+        differ = Reason.of("labels_differ", output=one.output, agreement=parity.agreement)
+        return GateResult("parity", "inconclusive", differ)
+    if parity.exact:
+        return GateResult("parity", "pass", Reason("gate_passed"))
+    if parity.sqnr_db is None:
+        reason = Reason("parity_undefined", {"output": one.output, "why": str(parity.reason)})
+        return GateResult("parity", "fail", reason)
+    worst = min(parity.worst_slices, key=lambda s: s.sqnr_db, default=None)
+    in_slice = worst is not None and worst.sqnr_db < parity.sqnr_db
+    value = worst.sqnr_db if worst is not None and in_slice else parity.sqnr_db
+    place = f"axis {worst.axis}, index {worst.index}" if worst is not None and in_slice else None
+    facts = {"output": one.output, "sqnr_db": value, "slice": place}
+    if value < fail_db:
+        return GateResult("parity", "fail", Reason("parity_below", {**facts, "limit_db": fail_db}))
+    if value < pass_db:
+        doubt = Reason("parity_doubtful", {**facts, "fail_db": fail_db, "pass_db": pass_db})
+        return GateResult("parity", "inconclusive", doubt)
+    return GateResult("parity", "pass", Reason("gate_passed"))
+
+
+def accuracy_gate(
+    drops: Mapping[str, AccuracyDrop], limit: float | None, why_missing: str | None
+) -> GateResult | None:
+    """The worst metric's interval of the drop against the limit; None where no limit is set."""
+    if limit is None:
+        return None
+    if not drops:
+        reason = Reason("not_measured", {"why": why_missing or "not_run"})
+        return GateResult("accuracy", "inconclusive", reason)
+    order: dict[Verdict, int] = {"fail": 0, "inconclusive": 1, "pass": 2}
+    results = [_judge_drop(metric, drop, limit) for metric, drop in drops.items()]
+    return min(results, key=lambda r: order[r.verdict])
+
+
+def _judge_drop(metric: str, drop: AccuracyDrop, limit: float) -> GateResult:
+    interval = drop.interval
+    judged = judge_interval(*_ends(interval), limit, "at_most")
+    if judged.verdict == "pass":
+        return GateResult("accuracy", "pass", Reason("gate_passed"))
+    if interval is None or drop.drop is None:
+        why = drop.missing or "no_interval"
+        missing = Reason.of("accuracy_without_interval", metric=metric, n=drop.n, why=why)
+        return GateResult("accuracy", "inconclusive", missing)
+    reason = Reason.of(
+        "accuracy_dropped" if judged.verdict == "fail" else "accuracy_undecided",
+        metric=metric,
+        n=drop.n,
+        drop=drop.drop,
+        lo=interval.lo,
+        hi=interval.hi,
+        limit=limit,
+    )
+    return GateResult("accuracy", judged.verdict, reason)
+
+
+def speed_gate(
+    comparison: Comparison | None, limit: float | None, parity_passed: bool, why_missing: str | None
+) -> GateResult | None:
+    """The interval of the speed-up against the least that is asked; None where no limit is set.
+
+    A speed counts only when the outputs are right.
+    """
+    if limit is None:
+        return None
+    if not parity_passed:
+        return GateResult("speed", "inconclusive", Reason("speed_not_shown"))
+    if comparison is None or comparison.ratio is None:
+        reason = Reason("not_measured", {"why": why_missing or "not_run"})
+        return GateResult("speed", "inconclusive", reason)
+    interval = comparison.interval
+    judged = judge_interval(*_ends(interval), limit, "at_least")
+    if judged.verdict == "pass":
+        return GateResult("speed", "pass", Reason("gate_passed"))
+    if interval is None:
+        return GateResult("speed", "inconclusive", Reason("not_measured", {"why": "too_few_rounds"}))
+    facts = {"ratio": comparison.ratio, "lo": interval.lo, "hi": interval.hi, "limit": limit}
+    if judged.verdict == "fail":
+        return GateResult("speed", "fail", Reason("speed_below", facts))
+    return GateResult("speed", "inconclusive", Reason("speed_undecided", facts))
+
+
+def latency_gate(
+    median_ms: float | None, interval_ms: Interval | None, limit_ms: float | None
+) -> GateResult | None:
+    """The interval of the median latency against the most that is allowed; None where no limit is set."""
+    if limit_ms is None:
+        return None
+    if median_ms is None:
+        return GateResult("latency", "inconclusive", Reason("not_measured", {"why": "not_run"}))
+    judged = judge_interval(*_ends(interval_ms), limit_ms, "at_most")
+    if judged.verdict == "pass":
+        return GateResult("latency", "pass", Reason("gate_passed"))
+    facts = {"median_ms": median_ms, "limit_ms": limit_ms}
+    if judged.verdict == "fail":
+        return GateResult("latency", "fail", Reason("latency_above", facts))
+    return GateResult("latency", "inconclusive", Reason("latency_undecided", facts))
+
+
+def size_gate(ratio: float | None, limit: float | None) -> GateResult | None:
+    """Size against the baseline; None where no limit is set."""
+    if limit is None:
+        return None
+    if ratio is None:
+        return GateResult("size", "inconclusive", Reason("not_measured", {"why": "no_baseline"}))
+    if ratio <= limit:
+        return GateResult("size", "pass", Reason("gate_passed"))
+    return GateResult("size", "fail", Reason("size_above", {"ratio": ratio, "limit": limit}))
+
+
+def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
+    return (None, None) if interval is None else (interval.lo, interval.hi)
