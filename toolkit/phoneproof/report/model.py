@@ -133,16 +133,17 @@ class Latency:
 
     runs: every timed run in `runs_unit`, in order; one run is `batch` inferences in a row.
     *_ms: milliseconds of one inference, so a run's time divided by `batch`.
+    p50_ms ... p999_ms: None where there are too few runs for that percentile.
     first_ms: the first inference after loading. load_ms: loading the build.
     validity_reasons: why INVALID, as ids with facts.
     """
 
     median_ms: float
-    p50_ms: float
-    p90_ms: float
-    p95_ms: float
-    p99_ms: float
-    p999_ms: float
+    p50_ms: float | None
+    p90_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
     min_ms: float
     mean_ms: float
     first_ms: float | None
@@ -159,15 +160,17 @@ class Latency:
 class Comparison:
     """Speed against the baseline, measured interleaved.
 
-    baseline: build_id. ratio: baseline's time over this build's, so 2.0 is twice as fast.
-    ci95: 95 % interval of the ratio. rounds: number of ABBA rounds behind it.
+    baseline: build_id. ratio: baseline's time over this build's, so 2.0 is twice as fast; None without a
+    round. ci95: 95 % interval of the ratio. rounds: number of ABBA rounds behind it.
+    reason: why too_noisy, else None.
     """
 
     baseline: str
-    ratio: float
+    ratio: float | None
     ci95: Interval | None
     verdict: Speed
     rounds: int
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,7 @@ class Accuracy:
     """Accuracy on n samples of the evaluation set, the same ones for reference and build.
 
     drop: reference_value - value. ci95: 95 % interval of the drop, paired.
+    reason: why there is no interval, else None.
     """
 
     metric: str
@@ -192,6 +196,7 @@ class Accuracy:
     reference_value: float | None
     drop: float | None
     ci95: Interval | None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,7 @@ class Parity:
 
     sqnr_db: signal to quantization noise in dB; None with exact=True when the outputs are equal, and None
     with exact=False when it is not defined (a reference of zeros, a value that is not finite).
-    worst_slice_db: the same of the worst slice.
+    worst_slice_db: the same of the worst slice. reason: why sqnr_db is not defined, else None.
     """
 
     output: str
@@ -227,6 +232,7 @@ class Parity:
     worst_slice_db: float | None
     worst_slice: WorstSlice | None
     worst_sample: WorstSample | None
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True)

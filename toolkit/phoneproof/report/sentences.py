@@ -69,29 +69,43 @@ WHY_SENTENCES: Final[Mapping[str, str]] = {
 }
 
 FINDING_SENTENCES: Final[Mapping[str, str]] = {
-    "DATA-BROKEN-FILE": "A file could not be read and was left out[: {file}].",
-    "DATA-CALIBRATION-FEW": "The calibration set is small[: {samples:count} samples]. Ranges may be "
-    "too narrow[; {advised:count} are advised].",
-    "DATA-CALIBRATION-TOO-FEW": "The calibration set is too small to estimate ranges[: "
-    "{samples:count} samples][; at least {least:count} are needed].",
-    "DATA-CONSTANT": "The data do not vary[ (input {input})], so ranges estimated from them mean nothing.",
-    "DATA-NONFINITE": "The data hold values that are not finite[ (input {input})].",
-    "DATA-OVERLAP": "Calibration and evaluation share samples[: {samples:count}]. Accuracy may look "
-    "better than it is.",
+    "DATA-BROKEN-FILE": "{broken:count} of {total:count} files could not be read and were left out[; "
+    "for example {examples}].",
+    "DATA-CALIBRATION-FEW": "{samples:count} calibration samples are few: the ranges may be too "
+    "narrow; {advised:count} are advised.",
+    "DATA-CALIBRATION-TOO-FEW": "{samples:count} calibration samples are too few to estimate ranges; "
+    "at least {least:count} are needed.",
+    "DATA-CONSTANT": "{samples:count} of {total:count} samples[ ({fraction:percent})] have one value "
+    "throughout[; for example {examples}].",
+    "DATA-NONFINITE": "{samples:count} of {total:count} samples[ ({fraction:percent})] hold values "
+    "that are not finite[; for example {examples}].",
+    "DATA-OVERLAP": "{samples:count} of {total:count} calibration samples[ ({fraction:percent})] are "
+    "in the evaluation set too, so accuracy may look better than it is[; for example {examples}].",
     "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
     "and accuracy were measured with the exact kernels, latency with the usual ones.",
-    "TOOL-UNTESTED-VERSION": "The version of a tool was not tested with phoneproof[: {tool} "
-    "{version}][; {tested} was].",
-    "BUILD-FLOAT-OPERATORS": "[{count:count} ]operators stay in float.",
+    "TOOL-UNTESTED-VERSION": "{package} {version} was not tested with phoneproof; {tested} was.",
+    "BUILD-FLOAT-OPERATORS": "Operators left in float: {count:count}[ ({operators})][; why: {reasons}].",
 }
 
-VALIDITY_SENTENCES: Final[Mapping[str, str]] = {
-    "too_few_runs": "{runs:count} runs are too few; at least {least:count} are needed.",
-    "too_short": "{seconds:number} s of measuring is too short; at least {least_seconds:number} s "
-    "are needed.",
-    "clock_too_coarse": "The clock ticks every {resolution_ns:count} ns, too coarse for a run of "
-    "{run_ns:count} ns.",
+MEASURE_SENTENCES: Final[Mapping[str, str]] = {
+    "too_few_runs": "There are too few timed runs[: {runs:count}, at least {least:count} are needed].",
+    "too_short": "The timed work is too short[: {seconds:number} s, at least {least_seconds:number} "
+    "s are needed].",
+    "clock_unknown": "The resolution of the clock is not known.",
+    "clock_too_coarse": "The clock is too coarse for runs this short[: it ticks every "
+    "{resolution_ns:count} ns].",
+    "drifting": "The run times drift[: by {drift:percent} from the first quarter to the last].",
+    "too_few_rounds": "There are too few rounds[: {rounds:count}, at least {least:count} are needed].",
+    "no_variation": "The rounds do not vary at all, so the clock did not resolve them.",
+    "wide_interval": "The interval is too wide to tell.",
+    "zero_reference": "The reference is zero throughout, so a ratio to it is not defined.",
+    "non_finite_build": "The build's output holds values that are not finite.",
+    "non_finite_reference": "The reference's output holds values that are not finite.",
+    "too_few_changes": "Too few samples changed for an interval of this metric.",
+    "non_finite_score": "A score is not finite.",
+    "one_number_for_the_set": "The metric gives one number for the whole set, so there is no interval.",
 }
+"""Why a measurement does not count or is not defined. Ids of the statistics in verify/."""
 
 _PLACE: Final = re.compile(r"\{(\w+|\*)(?::(\w+))?\}")
 _OPTIONAL: Final = re.compile(r"\[([^\[\]]*)\]")
@@ -100,7 +114,7 @@ _OPTIONAL: Final = re.compile(r"\[([^\[\]]*)\]")
 def reason_sentence(reason: Reason) -> str:
     """What a reason says. An id of another version is shown as it is, with its facts."""
     return _sentence(
-        REASON_SENTENCES.get(reason.id) or VALIDITY_SENTENCES.get(reason.id), reason.id, reason.facts
+        REASON_SENTENCES.get(reason.id) or MEASURE_SENTENCES.get(reason.id), reason.id, reason.facts
     )
 
 
@@ -154,6 +168,7 @@ _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
     "db": units.decibel,
     "count": units.count,
     "number": units.significant,
+    "percent": units.percent,
 }
 
 

@@ -1,0 +1,122 @@
+"""index.html: the report as one offline file.
+
+Jinja2 escapes everything that is not markup of our own. The page asks for nothing from outside, and its
+Content-Security-Policy forbids that it could: only the one style sheet and the one script whose hashes it
+names are used, so that even markup which slipped through would run nothing.
+"""
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from phoneproof.errors import StorageError
+from phoneproof.protocol.work import write_atomically
+from phoneproof.report import picture, reading, sentences, units, words
+from phoneproof.report.charts import SIGNS, histogram
+from phoneproof.report.foreign import visible
+from phoneproof.report.model import Latency, Report
+
+HTML_FILE: Final = "index.html"
+MOST_CASES: Final = 500
+"""Cases that ended badly and are listed in the page; report.json holds them all."""
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+
+
+def html_text(report: Report) -> str:
+    """The page."""
+    environment = _environment()
+    style, script = (
+        Markup((_TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704 - our own files
+        for name in ("report.css", "report.js")
+    )
+    return environment.get_template("index.html.j2").render(
+        report=report,
+        style=style,
+        script=script,
+        policy=_policy(style, script),
+        names=reading.build_names(report),
+        ambiguous=reading.ambiguous(report),
+        pictures=picture.pictures(report),
+        most_cases=MOST_CASES,
+    )
+
+
+def write_html(report: Report, folder: Path) -> Path:
+    """Write index.html into `folder`, made if it is missing, and return its path.
+
+    Raises StorageError if the file cannot be written.
+    """
+    path = folder / HTML_FILE
+    text = html_text(report)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+    except OSError as error:
+        raise StorageError(
+            f"The report cannot be written: {error.strerror or error}.",
+            where=str(path),
+            next_step="Free some space or choose another folder with --out, then run the same command again.",
+        ) from error
+    return path
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.globals.update(reading=reading, units=units, words=words, signs=SIGNS)
+    environment.globals.update(sentences=sentences, strip=_strip)
+    environment.filters.update(
+        bytes=units.bytes_text,
+        count=units.count,
+        db=units.decibel,
+        ms=units.milliseconds,
+        times=units.times,
+        reason=sentences.reason_sentence,
+        finding=sentences.finding_sentence,
+        facts=sentences.facts_text,
+        fact=sentences.fact_text,
+        command=_command,
+    )
+    return environment
+
+
+def _finalize(value: Any) -> Any:
+    """Spell out hidden characters in every text that the templates put out, whoever wrote it."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
+        f"style-src '{_sha256(style)}'; script-src '{_sha256(script)}'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _command(arguments: Sequence[str]) -> str:
+    return shlex.join(arguments)
+
+
+def _strip(latency: Latency, title: str) -> Markup:
+    times = reading.run_times_ms(latency)
+    if not times:
+        return Markup()
+    return histogram(
+        times, title, units.milliseconds(min(times)), units.milliseconds(max(times)), latency.median_ms
+    )

@@ -1,0 +1,155 @@
+"""Before and after at a glance: size, latency and accuracy of every build, side by side."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from phoneproof.report import reading, units
+from phoneproof.report.charts import Row, bar_chart, dot_chart, dot_range
+from phoneproof.report.model import Report, ReportedBuild, ReportedDevice, Result
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small chart. note: how to read it. drawing: None when nothing was measured."""
+
+    title: str
+    note: str
+    drawing: Markup | None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The panels of one device; device None where nothing ran."""
+
+    device: ReportedDevice | None
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """What every row needs to know. failed: rows of builds that never ran."""
+
+    report: Report
+    names: Mapping[str, str]
+    several: frozenset[reading.ResultKey]
+    sizes: Mapping[str, int | None]
+    results: tuple[Result, ...]
+
+    @property
+    def baseline(self) -> Result | None:
+        return next((r for r in self.results if r.baseline), None)
+
+    @property
+    def never_ran(self) -> list[Row]:
+        builds = reading.builds_without_result(self.report)
+        return [
+            _idle_row(self, build, "build failed" if build.status == "failed" else "not run")
+            for build in builds
+        ]
+
+    def label(self, result: Result) -> str:
+        name = self.names[result.configuration.build_id]
+        return (
+            f"{name}, {reading.configuration_text(result)}" if reading.key(result) in self.several else name
+        )
+
+    def said(self, text: str, result: Result) -> str:
+        """A number with what must stay on it: that its device is simulated, and its findings."""
+        simulated = " simulated" if result.device.kind == "simulated" else ""
+        return text + simulated + "".join(f" [{mark.number}]" for mark in reading.marks(self.report, result))
+
+
+def pictures(report: Report) -> tuple[Picture, ...]:
+    """One picture for each device; the sizes alone where nothing ran but something was built."""
+    drawn = tuple(_picture(_scene(report, device), device) for device in reading.devices(report))
+    if drawn or not any(build.size_bytes for build in report.builds):
+        return drawn
+    return (Picture(None, (_size_panel(_scene(report, None)),)),)
+
+
+def _scene(report: Report, device: ReportedDevice | None) -> _Scene:
+    return _Scene(
+        report=report,
+        names=reading.build_names(report),
+        several=reading.ambiguous(report),
+        sizes={build.build_id: build.size_bytes for build in report.builds},
+        results=tuple(r for r in report.results if device and r.device.id == device.id),
+    )
+
+
+def _picture(scene: _Scene, device: ReportedDevice) -> Picture:
+    return Picture(device, (_size_panel(scene), _latency_panel(scene), _accuracy_panel(scene)))
+
+
+def _size_panel(scene: _Scene) -> Panel:
+    rows = [_size_row(scene, result) for result in scene.results]
+    idle = [
+        row if size is None else Row(row.label, units.bytes_text(size), size, None, None, row.state)
+        for row, build in zip(scene.never_ran, reading.builds_without_result(scene.report), strict=True)
+        for size in (build.size_bytes,)
+    ]
+    reference = scene.sizes.get(scene.baseline.configuration.build_id) if scene.baseline else None
+    return _bars("Size", "File size. Bars begin at zero.", [*rows, *idle], reference)
+
+
+def _latency_panel(scene: _Scene) -> Panel:
+    rows = [_latency_row(scene, result) for result in scene.results]
+    baseline = scene.baseline.latency if scene.baseline else None
+    note = "Median of one inference, from zero. Whiskers run from the fastest run to the 95th percentile."
+    return _bars("Latency", note, [*rows, *scene.never_ran], baseline.median_ms if baseline else None)
+
+
+def _accuracy_panel(scene: _Scene) -> Panel:
+    known = [r.accuracy for r in scene.results if r.accuracy]
+    if not known:
+        return Panel("Accuracy", "", None)
+    metric, reference = known[0].metric, known[0].reference_value
+    rows = [*(_accuracy_row(scene, result) for result in scene.results), *scene.never_ran]
+    lo, hi = (units.metric_value(metric, end) for end in dot_range(rows, reference))
+    note = (
+        "Whiskers are 95 % intervals, the dashed line is the source model. The scale does not begin at zero."
+    )
+    drawing = dot_chart(f"Accuracy ({metric}) by build", rows, reference, (lo, hi))
+    return Panel(f"Accuracy ({metric})", note, drawing)
+
+
+def _bars(title: str, note: str, rows: Sequence[Row], reference: float | None) -> Panel:
+    if all(row.value is None for row in rows):
+        return Panel(title, "", None)
+    return Panel(title, note, bar_chart(f"{title} by build", rows, reference))
+
+
+def _size_row(scene: _Scene, result: Result) -> Row:
+    size, label, state = (
+        scene.sizes.get(result.configuration.build_id),
+        scene.label(result),
+        reading.state(result),
+    )
+    if size is None:
+        return Row(label, "not known", None, None, None, state)
+    return Row(label, units.bytes_text(size), size, None, None, state)
+
+
+def _latency_row(scene: _Scene, result: Result) -> Row:
+    latency, label, state = result.latency, scene.label(result), reading.state(result)
+    if latency is None:
+        return Row(label, "not measured", None, None, None, state)
+    counted = reading.outputs_are_right(result) or result.baseline
+    text = scene.said(units.milliseconds(latency.median_ms), result) + ("" if counted else ", not counted")
+    return Row(label, text, latency.median_ms, latency.min_ms, latency.p95_ms, state, counted)
+
+
+def _accuracy_row(scene: _Scene, result: Result) -> Row:
+    accuracy, label, state = result.accuracy, scene.label(result), reading.state(result)
+    if accuracy is None:
+        return Row(label, "not measured", None, None, None, state)
+    low, high = reading.accuracy_interval(result) or (None, None)
+    text = scene.said(units.metric_value(accuracy.metric, accuracy.value), result)
+    return Row(label, text, accuracy.value, low, high, state)
+
+
+def _idle_row(scene: _Scene, build: ReportedBuild, text: str) -> Row:
+    state: reading.State = "fail" if build.status == "failed" else "inconclusive"
+    return Row(scene.names[build.build_id], text, None, None, None, state)

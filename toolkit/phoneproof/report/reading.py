@@ -1,0 +1,177 @@
+"""What a reader wants to know of a report: pure answers that every renderer needs."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from phoneproof.findings import Finding, Severity
+from phoneproof.report.model import (
+    CaseResult,
+    Configuration,
+    Interval,
+    Latency,
+    Parity,
+    Report,
+    ReportedBuild,
+    ReportedDevice,
+    Result,
+    Verdict,
+)
+
+ResultKey = tuple[Configuration, str]
+State = Literal["baseline", "pass", "fail", "inconclusive"]
+
+BAD_OUTCOMES: Final = frozenset(
+    {"failed", "crashed", "killed_low_memory", "timed_out", "device_lost", "not_run"}
+)
+
+
+def key(result: Result) -> ResultKey:
+    """What tells one result from another: the configuration and the device's id."""
+    return result.configuration, result.device.id
+
+
+def build_names(report: Report) -> Mapping[str, str]:
+    """A short name by build_id: its recipe where no other build has it, else the whole build_id."""
+    recipes = {b.build_id: b.recipe for b in report.builds}
+    recipes |= {r.configuration.build_id: r.recipe for r in report.results}
+    uses = Counter(recipes.values())
+    return {
+        build_id: recipe if recipe and uses[recipe] == 1 else build_id for build_id, recipe in recipes.items()
+    }
+
+
+def configuration_text(result: Result) -> str:
+    """How it ran: `onnxruntime, cpu, 1 thread`; what was asked for is named where it differs."""
+    asked, actual = result.configuration.accelerator_requested, result.accelerator_actual
+    where = asked if actual == asked else f"{actual or 'unknown'} (asked: {asked})"
+    threads = result.configuration.threads
+    return f"{result.configuration.runtime}, {where}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def ambiguous(report: Report) -> frozenset[ResultKey]:
+    """Results whose build runs in several configurations on one device, so that its name is not enough."""
+    uses = Counter((r.configuration.build_id, r.device.id) for r in report.results)
+    return frozenset(key(r) for r in report.results if uses[r.configuration.build_id, r.device.id] > 1)
+
+
+def devices(report: Report) -> tuple[ReportedDevice, ...]:
+    """The devices that have results, in order, each once."""
+    return tuple({r.device.id: r.device for r in report.results}.values())
+
+
+def outputs_are_right(result: Result) -> bool:
+    """Whether its speed counts: the parity gate passed. A gate that is not there does not pass."""
+    return any(gate.id == "parity" and gate.verdict == "pass" for gate in result.gates)
+
+
+def state(result: Result) -> State:
+    """How it is drawn: a baseline that passes is drawn as the baseline, anything else as its verdict."""
+    return "baseline" if result.baseline and result.verdict == "pass" else result.verdict
+
+
+def worst_parity(result: Result) -> Parity | None:
+    """The output that agrees least, by its worst slice. One whose SQNR is not defined is the worst of all."""
+    return min(result.parity, key=parity_rank) if result.parity else None
+
+
+def parity_rank(parity: Parity) -> float:
+    """Order of parities, the worst first: SQNR in dB of the worst slice, or of the output without one."""
+    if parity.exact:
+        return float("inf")
+    known = [value for value in (parity.sqnr_db, parity.worst_slice_db) if value is not None]
+    return min(known) if known and parity.sqnr_db is not None else float("-inf")
+
+
+def accuracy_interval(result: Result) -> Interval | None:
+    """Interval of the accuracy itself: the reference's value less the interval of the drop."""
+    accuracy = result.accuracy
+    if accuracy is None or accuracy.ci95 is None or accuracy.reference_value is None:
+        return None
+    low, high = accuracy.ci95
+    return accuracy.reference_value - high, accuracy.reference_value - low
+
+
+def run_times_ms(latency: Latency) -> tuple[float, ...]:
+    """Time of one inference in ms for each timed run."""
+    return tuple(run / latency.batch / 1e6 for run in latency.runs)
+
+
+def bad_cases(result: Result) -> tuple[CaseResult, ...]:
+    """The cases that did not pass."""
+    return tuple(case for case in result.cases if case.outcome in BAD_OUTCOMES)
+
+
+def builds_without_result(report: Report) -> tuple[ReportedBuild, ...]:
+    """Builds that never ran, as when making them failed. They keep a row of their own."""
+    ran = {r.configuration.build_id for r in report.results}
+    return tuple(build for build in report.builds if build.build_id not in ran)
+
+
+def recommended(report: Report) -> Result | None:
+    """The result behind the recommendation; the fastest where its build has several on the device."""
+    wanted = report.recommendation
+    found = [
+        r
+        for r in report.results
+        if r.configuration.build_id == wanted.build_id and wanted.device in (None, r.device.id)
+    ]
+    return min(found, key=_recommended_order) if found else None
+
+
+def _recommended_order(result: Result) -> tuple[bool, float]:
+    return result.verdict != "pass", result.latency.median_ms if result.latency else float("inf")
+
+
+def reference_result(report: Report, result: Result) -> Result | None:
+    """The baseline's result that `result` is compared with: on the same device, run as alike as can be."""
+    found = [
+        r
+        for r in report.results
+        if r.device.id == result.device.id
+        and (r.configuration.build_id == result.comparison.baseline if result.comparison else r.baseline)
+    ]
+    same = ("runtime", "accelerator_requested", "threads")
+    return max(
+        found,
+        key=lambda r: sum(
+            getattr(r.configuration, name) == getattr(result.configuration, name) for name in same
+        ),
+        default=None,
+    )
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A finding that is marked on the numbers it touches. number: its place in the list of findings."""
+
+    number: int
+    id: str
+    waived: bool
+
+
+def marks(report: Report, result: Result) -> tuple[Mark, ...]:
+    """The findings to mark on the numbers of `result`: those waived, and those more than a note."""
+    touching = set(result.findings)
+    return tuple(
+        Mark(number, finding.id, finding.waived)
+        for number, finding in enumerate(report.findings, 1)
+        if finding.id in touching and _worth_a_mark(finding) and _is_about(finding, report, result)
+    )
+
+
+def _worth_a_mark(finding: Finding) -> bool:
+    return finding.waived or finding.severity is not Severity.INFO
+
+
+def _is_about(finding: Finding, report: Report, result: Result) -> bool:
+    """A finding about another build or device of the report does not touch this result's numbers."""
+    others = {b.build_id for b in report.builds} | {r.device.id for r in report.results}
+    return finding.subject not in others - {result.configuration.build_id, result.device.id}
+
+
+def tally(report: Report) -> Mapping[Verdict, int]:
+    """Number of results by verdict."""
+    counts = Counter(r.verdict for r in report.results)
+    return {verdict: counts[verdict] for verdict in ("pass", "fail", "inconclusive")}
