@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from phoneproof.errors import Fact
 from phoneproof.protocol.attempts import Outcome
 from phoneproof.verify.accuracy import AccuracyDrop
 from phoneproof.verify.comparison import Comparison
@@ -41,7 +42,7 @@ class Limits:
 
 def outcomes_gate(outcomes: Mapping[Outcome, int], load_failed: bool) -> GateResult:
     """Pass when every case passed. A lost device says nothing of the build: inconclusive."""
-    bad = {name: count for name, count in outcomes.items() if name != "passed" and count}
+    bad: dict[str, Fact] = {name: count for name, count in outcomes.items() if name != "passed" and count}
     if load_failed:
         return GateResult("outcomes", "fail", Reason("load_failed"))
     if not bad:
@@ -49,7 +50,7 @@ def outcomes_gate(outcomes: Mapping[Outcome, int], load_failed: bool) -> GateRes
             return GateResult("outcomes", "inconclusive", Reason("not_measured", {"why": "not_run"}))
         return GateResult("outcomes", "pass", Reason("gate_passed"))
     verdict: Verdict = "inconclusive" if set(bad) <= {"device_lost", "not_run"} else "fail"
-    return GateResult("outcomes", verdict, Reason("cases_ended_badly", {**bad}))
+    return GateResult("outcomes", verdict, Reason("cases_ended_badly", bad))
 
 
 def fallback_gate(requested: str, actual: str | None, allow_fallback: bool) -> GateResult | None:
@@ -111,7 +112,7 @@ def _judge_output(one: OutputParityOf, fail_db: float, pass_db: float) -> GateRe
     in_slice = worst is not None and worst.sqnr_db < parity.sqnr_db
     value = worst.sqnr_db if worst is not None and in_slice else parity.sqnr_db
     place = f"axis {worst.axis}, index {worst.index}" if worst is not None and in_slice else None
-    facts = {"output": one.output, "sqnr_db": value, "slice": place}
+    facts: dict[str, Fact] = {"output": one.output, "sqnr_db": value, "slice": place}
     if value < fail_db:
         return GateResult("parity", "fail", Reason("parity_below", {**facts, "limit_db": fail_db}))
     if value < pass_db:

@@ -1,0 +1,71 @@
+"""Where along the chain a build begins to differ from its source.
+
+source on the host - float build on the host - quantized build on the host - quantized build on the device's
+CPU - on the device's accelerator. The first neighbours that disagree name the cause; a missing leg between
+two that disagree means that its two causes cannot be told apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Cause = Literal["none", "conversion", "quantization", "runtime_or_device", "accelerator", "not_separable"]
+LegName = Literal["source_host", "float_host", "quantized_host", "device_cpu", "device_accelerator"]
+LegState = Literal["agrees", "disagrees", "missing"]
+
+LEGS: Final[tuple[LegName, ...]] = (
+    "source_host",
+    "float_host",
+    "quantized_host",
+    "device_cpu",
+    "device_accelerator",
+)
+_CAUSE_BEFORE: Final[dict[LegName, Cause]] = {
+    "float_host": "conversion",
+    "quantized_host": "quantization",
+    "device_cpu": "runtime_or_device",
+    "device_accelerator": "accelerator",
+}
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One leg against the one before it that was measured. sqnr_db: of the worst output or slice; None when
+    equal or missing. limit_db: below it the two disagree.
+    """
+
+    name: LegName
+    state: LegState
+    build_id: str | None = None
+    sqnr_db: float | None = None
+    limit_db: float | None = None
+
+
+@dataclass(frozen=True)
+class ChainDiagnosis:
+    """The cause of a difference, or none. unmeasured: legs that are missing and matter."""
+
+    cause: Cause
+    legs: tuple[Leg, ...]
+    unmeasured: tuple[LegName, ...]
+
+
+def diagnose(legs: Sequence[Leg], last: LegName) -> ChainDiagnosis:
+    """Diagnosis of the chain up to the leg `last`, which the verdict is about.
+
+    legs: in the order of LEGS, one each. A difference that is seen across a missing leg has two possible
+    causes: not_separable.
+    """
+    chain = [leg for leg in legs if LEGS.index(leg.name) <= LEGS.index(last)]
+    missing: list[LegName] = []
+    for leg in chain:
+        if leg.state == "missing":
+            missing.append(leg.name)
+        elif leg.state == "disagrees":
+            cause = "not_separable" if missing else _CAUSE_BEFORE[leg.name]
+            return ChainDiagnosis(cause, tuple(legs), tuple(missing))
+        else:
+            missing = []
+    if chain and chain[-1].state == "missing":
+        return ChainDiagnosis("not_separable", tuple(legs), tuple(missing))
+    return ChainDiagnosis("none", tuple(legs), ())

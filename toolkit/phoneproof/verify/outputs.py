@@ -1,0 +1,149 @@
+"""Outputs of a build beside the reference's, sample by sample, in real values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phoneproof.errors import ProtocolError
+from phoneproof.protocol.outputs import read_outputs
+from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.verify.parity import (
+    LabelParity,
+    OutputParity,
+    label_parity_of_chunks,
+    parity_of_chunks,
+)
+
+_CHUNK: Final = 64
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class KeptOutputs:
+    """An output file and what its tensors are; samples without a record are those that ended badly."""
+
+    path: Path
+    tensors: tuple[TensorSpec, ...]
+
+    def samples(self) -> Iterator[tuple[int, tuple[Array, ...]]]:
+        """(sample, outputs in real values) in the order of the file."""
+        for sample, arrays in read_outputs(self.path):
+            if len(arrays) != len(self.tensors):
+                raise ProtocolError(
+                    f"A record has {len(arrays)} tensors, the build {len(self.tensors)}.",
+                    where=self.path.name,
+                )
+            yield sample, tuple(real_values(a, t) for a, t in zip(arrays, self.tensors, strict=True))
+
+
+def real_values(array: Array, tensor: TensorSpec) -> Array:
+    """(stored - zero_point) * scale in float32 for a quantized tensor, any other as it is."""
+    if tensor.scale is None or tensor.zero_point is None:
+        return array
+    return (array.astype(np.int32) - tensor.zero_point).astype(np.float32) * np.float32(tensor.scale)
+
+
+def is_labels(tensor: TensorSpec) -> bool:
+    """Whether an output holds labels or counts (an integer without scale), where a distance means nothing."""
+    return tensor.scale is None and np.dtype(tensor.dtype).kind in "biu"
+
+
+def output_parities(
+    reference: KeptOutputs, build: KeptOutputs
+) -> tuple[tuple[str, OutputParity | LabelParity], ...]:
+    """Parity of each output over the samples that both have, named as the reference names it.
+
+    Outputs correspond by name where the names agree, else by position. A build whose output has another
+    shape in some sample is a ProtocolError: nothing can be compared. Empty where no sample is in both.
+    """
+    order = _correspondence(reference.tensors, build.tensors)
+    found: list[tuple[str, OutputParity | LabelParity]] = []
+    for position, other in enumerate(order):
+        name = reference.tensors[position].name
+        chunks = list_chunks(_pairs(reference, build, position, other))
+        first = next(chunks, None)
+        if first is None:
+            return ()
+        both_labels = is_labels(reference.tensors[position]) and is_labels(build.tensors[other])
+        whole = _chain(first, chunks)
+        found.append((name, label_parity_of_chunks(whole) if both_labels else parity_of_chunks(whole)))
+    return tuple(found)
+
+
+def stacked_output(kept: KeptOutputs, name: str | None, samples: Sequence[int]) -> Array:
+    """One output of the given samples: (n, *shape without a batch of one). The only output if name is None.
+
+    KeyError for an unknown name or a sample without a record; ValueError where shapes differ.
+    """
+    names = [tensor.name for tensor in kept.tensors]
+    position = 0 if name is None else names.index(name) if name in names else None
+    if position is None:
+        raise KeyError(name)
+    by_sample = {sample: outputs[position] for sample, outputs in kept.samples()}
+    rows = np.stack([by_sample[sample] for sample in samples])
+    return rows[:, 0] if rows.ndim > 2 and rows.shape[1] == 1 else rows
+
+
+def sample_numbers(kept: KeptOutputs) -> tuple[int, ...]:
+    """Samples that have a record."""
+    return tuple(sample for sample, _ in read_outputs(kept.path))
+
+
+def list_chunks(pairs: Iterator[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
+    """Pairs stacked into chunks of at most 64 samples of one shape."""
+    references: list[Array] = []
+    builds: list[Array] = []
+    for reference, build in pairs:
+        if references and reference.shape != references[0].shape:
+            raise ProtocolError(
+                f"The reference's output has the shapes {references[0].shape} and {reference.shape}.",
+                next_step="Outputs whose shape depends on the input cannot be compared yet.",
+            )
+        references.append(reference)
+        builds.append(build)
+        if len(references) == _CHUNK:
+            yield np.stack(references), np.stack(builds)
+            references, builds = [], []
+    if references:
+        yield np.stack(references), np.stack(builds)
+
+
+def _pairs(
+    reference: KeptOutputs, build: KeptOutputs, position: int, other: int
+) -> Iterator[tuple[Array, Array]]:
+    """Both files are in the order of samples, so they are read side by side."""
+    built = build.samples()
+    sample, outputs = next(built, (None, ()))
+    for wanted, expected in reference.samples():
+        while sample is not None and sample < wanted:
+            sample, outputs = next(built, (None, ()))
+        if sample is None:
+            return
+        if sample != wanted:
+            continue
+        if outputs[other].shape != expected[position].shape:
+            raise ProtocolError(
+                f"An output has the shape {outputs[other].shape}, the reference's {expected[position].shape}.",
+                where=build.tensors[other].name,
+            )
+        yield expected[position], outputs[other]
+
+
+def _correspondence(reference: Sequence[TensorSpec], build: Sequence[TensorSpec]) -> tuple[int, ...]:
+    """Position in the build of each output of the reference."""
+    if len(reference) != len(build):
+        raise ProtocolError(f"The reference has {len(reference)} outputs, the build {len(build)}.")
+    names: Mapping[str, int] = {tensor.name: i for i, tensor in enumerate(build)}
+    if set(names) == {tensor.name for tensor in reference}:
+        return tuple(names[tensor.name] for tensor in reference)
+    return tuple(range(len(reference)))
+
+
+def _chain(first: tuple[Array, Array], rest: Iterator[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
+    yield first
+    yield from rest
