@@ -1,11 +1,13 @@
-"""Build hook: one extra per pin file, so that a pin is written in one place only."""
+"""Build hooks: extras out of the pin files, and the schemas into the wheel."""
 
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 PIN_FOLDER = Path("toolkit", "phoneproof", "toolchains", "pins")
+SCHEMA_FOLDER = Path("protocol", "schema")
 
 
 def read_pins(pin_file: Path) -> list[str]:
@@ -21,3 +23,13 @@ class PinFileExtras(MetadataHookInterface):
         """Add the extras to the project's metadata."""
         pin_files = sorted(Path(self.root, PIN_FOLDER).glob("*.txt"))
         metadata["optional-dependencies"] = {path.stem: read_pins(path) for path in pin_files}
+
+
+class SchemasInWheel(BuildHookInterface):  # type: ignore[type-arg]  # its parameter is hatchling's own business
+    """Copies the schemas into a wheel. Not into an editable install, where the copy would grow old."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the folder to what goes into the wheel."""
+        if version != "editable":
+            source = str(Path(self.root, SCHEMA_FOLDER))
+            build_data["force_include"][source] = "phoneproof/protocol/schema"
