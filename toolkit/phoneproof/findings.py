@@ -30,6 +30,7 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
     "HOST-SATURATES": Severity.WARNING,
     "TOOL-UNTESTED-VERSION": Severity.WARNING,
     "BUILD-FLOAT-OPERATORS": Severity.INFO,
+    "BUILD-KEPT-IN-INT8": Severity.WARNING,
 }
 
 

@@ -15,7 +15,8 @@ MANIFEST_VERSION: Final = 1
 class FloatOperator:
     """An operator that computes in float in an int8 build, and why.
 
-    reason: an id: kept_by_plan, not_quantizable, inputs_not_quantized, data_movement.
+    reason: an id: kept_by_plan, not_quantizable, inputs_not_quantized, outputs_not_quantized, data_movement,
+    unsafe_to_quantize (the vendor's quantizer would change what it computes).
     """
 
     name: str

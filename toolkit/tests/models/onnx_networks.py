@@ -148,10 +148,10 @@ def saved(model: Any, path: Path) -> Path:
 
 
 def images(count: int, shape: tuple[int, ...], seed: int = 0) -> list[NDArray[np.float32]]:
-    """Smooth random images in about -1..1, each with its own brightness, as photographs have."""
+    """Random images in -1..1, each with its own brightness and contrast, as photographs have."""
     draw = np.random.default_rng(seed)
     result = []
     for _ in range(count):
         value = draw.standard_normal(shape) * draw.uniform(0.2, 0.6) + draw.uniform(-0.4, 0.4)
-        result.append(value.astype(np.float32))
+        result.append(np.clip(value, -1.0, 1.0).astype(np.float32))
     return result

@@ -1,0 +1,101 @@
+"""The closed table of toolchains: what each needs and with which versions it is tested.
+
+Light on purpose: `doctor` reads it without loading any toolchain. The tested versions are those of the
+toolchain's pin file, which is also what the extra and the managed environment install.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, resources
+from typing import Final
+
+from phoneproof.errors import ToolchainError
+from phoneproof.findings import Finding
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """One row.
+
+    module: started as `python -m MODULE REQUEST.json`. pin_file: in the folder toolchains/pins.
+    least_versions: package name to the oldest version that works.
+    """
+
+    name: str
+    module: str
+    pin_file: str
+    least_versions: Mapping[str, str]
+
+    @property
+    def tested_versions(self) -> Mapping[str, str]:
+        """Package name to the version that the pin file names; packages in `least_versions` only."""
+        pins = read_pins(self.pin_file)
+        return {package: pins[package] for package in self.least_versions}
+
+
+TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
+    row.name: row
+    for row in (
+        Toolchain(
+            name="onnxruntime",
+            module="phoneproof.toolchains.onnxruntime",
+            pin_file="onnxruntime.txt",
+            least_versions={"onnx": "1.17.0", "onnxruntime": "1.21.0"},
+        ),
+    )
+}
+
+
+@cache
+def read_pins(pin_file: str) -> Mapping[str, str]:
+    """Package name to version out of the `name==version` lines of a pin file."""
+    text = resources.files("phoneproof").joinpath("toolchains", "pins", pin_file).read_text(encoding="utf-8")
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return dict(line.split("==", 1) for line in lines if line)
+
+
+def installed_versions(toolchain: Toolchain) -> dict[str, str | None]:
+    """Version of each needed package in this interpreter, None where absent. Nothing is imported."""
+    found: dict[str, str | None] = {}
+    for package in toolchain.least_versions:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def version_findings(toolchain: Toolchain, installed: Mapping[str, str | None]) -> tuple[Finding, ...]:
+    """TOOL-UNTESTED-VERSION for each package of another version than tested.
+
+    Raises ToolchainError for a package that is absent or older than the least version.
+    """
+    findings: list[Finding] = []
+    for package, least in toolchain.least_versions.items():
+        version = installed.get(package)
+        if version is None or release(version) < release(least):
+            what = "is not installed" if version is None else f"has version {version}, older than {least}"
+            raise ToolchainError(
+                f"The package {package} {what}.",
+                where=f"toolchain {toolchain.name}",
+                next_step=f"Run `phoneproof toolchain install {toolchain.name}`.",
+                package=package,
+                version=version,
+                least=least,
+            )
+        tested = toolchain.tested_versions[package]
+        if release(version) != release(tested):
+            facts = {"package": package, "version": version, "tested": tested}
+            findings.append(Finding.of("TOOL-UNTESTED-VERSION", toolchain.name, **facts))
+    return tuple(findings)
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The release part of a PEP 440 version as numbers, without trailing zeros: 1.32.0+cpu → (1, 32)."""
+    match = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version)
+    numbers = [int(part) for part in match.group(1).split(".")] if match else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
