@@ -4,7 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -15,7 +15,8 @@ from phoneproof.data.preprocessing import canonical_json
 from phoneproof.data.set_specs import set_from_dict
 from phoneproof.errors import PlanError
 from phoneproof.plan.data_section import CsvSection, DataSection, DeclaredSet, NpySection, Role
-from phoneproof.plan.problems import Mistake, Place, mistakes_of, plan_error
+from phoneproof.plan.positions import Lines
+from phoneproof.plan.problems import Mistake, Place, mistakes_of, place_text, plan_error
 from phoneproof.plan.sections import (
     BUILT_IN_METRICS,
     BenchmarkSection,
@@ -48,8 +49,17 @@ class PlannedBuild:
     variant: str | None
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a plan comes from. folder: what its relative paths start from; only it counts when comparing."""
+
+    folder: Path
+    where: str = field(default="plan", compare=False)
+    text: str | None = field(default=None, compare=False)
+
+
 class Plan(Section):
-    """A whole plan. `folder` is what relative paths in it start from; it is no part of the plan's content."""
+    """A whole plan."""
 
     models: Annotated[tuple[ModelSection, ...], Field(min_length=1)]
     data: DataSection = DataSection()
@@ -60,7 +70,7 @@ class Plan(Section):
     benchmark: BenchmarkSection = BenchmarkSection()
     report: ReportSection = ReportSection()
     limits: LimitsSection = LimitsSection()
-    _folder: Path = PrivateAttr(default=Path())
+    _origin: Origin = PrivateAttr(default=Origin(Path()))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -134,11 +144,15 @@ class Plan(Section):
     @property
     def folder(self) -> Path:
         """Absolute folder that relative paths start from."""
-        return self._folder
+        return self._origin.folder
+
+    def where(self, *place: str | int) -> str:
+        """The place of a key as messages write it: `phoneproof.toml:12: builds #2.recipe`."""
+        return place_text(self._origin.where, Lines(self._origin.text).line_of(place), place)
 
     def locate(self, path: str) -> Path:
         """A path of the plan, absolute."""
-        return (self._folder / Path(path).expanduser()).absolute()
+        return (self.folder / Path(path).expanduser()).absolute()
 
     def declared_set(self, role: Role) -> DeclaredSet | None:
         """The set of that role with absolute paths, or None where the plan has none."""
@@ -234,7 +248,7 @@ def _checked(content: dict[str, Any], where: str, folder: Path, text: str | None
         plan = Plan.model_validate_json(json.dumps(_written_out(content)))
     except ValidationError as error:
         raise plan_error(where, mistakes_of(error, Plan), text) from None
-    plan._folder = folder
+    plan._origin = Origin(folder, where, text)
     return plan
 
 

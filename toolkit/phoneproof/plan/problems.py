@@ -33,11 +33,12 @@ class Mistake:
     what: str
     next_step: str
 
-    @property
-    def key(self) -> str:
-        """The place as text, lists counted from 1: builds #2.recipe."""
-        text = "".join(f" #{p + 1}" if isinstance(p, int) else f".{_key(p)}" for p in self.place)
-        return text.removeprefix(".")
+
+def place_text(file: str, line: int | None, place: Place) -> str:
+    """`phoneproof.toml:12: builds #2.recipe`; lists are counted from 1."""
+    keys = "".join(f" #{p + 1}" if isinstance(p, int) else f".{_key(p)}" for p in place).removeprefix(".")
+    file_and_line = file if line is None else f"{file}:{line}"
+    return f"{file_and_line}: {keys}" if keys else file_and_line
 
 
 def _key(key: str) -> str:
@@ -56,15 +57,14 @@ def plan_error(where: str, mistakes: Sequence[Mistake], text: str | None) -> Pla
     )
     if len(shown) == 1:
         ((line, only),) = shown
-        return PlanError(only.what, where=_where(where, line, only), next_step=only.next_step or None)
-    problems = tuple(f"{_where(where, line, m)}: {m.what} {m.next_step}".rstrip() for line, m in shown)
+        return PlanError(
+            only.what, where=place_text(where, line, only.place), next_step=only.next_step or None
+        )
+    problems = tuple(
+        f"{place_text(where, line, m.place)}: {m.what} {m.next_step}".rstrip() for line, m in shown
+    )
     what = "\n  ".join([f"The plan has {len(mistakes)} mistakes:", *problems])
     return PlanError(what, where=where, next_step="Mend each of them.", problems=problems)
-
-
-def _where(file: str, line: int | None, mistake: Mistake) -> str:
-    place = file if line is None else f"{file}:{line}"
-    return f"{place}: {mistake.key}" if mistake.key else place
 
 
 def mistakes_of(error: ValidationError, plan: type[Section]) -> tuple[Mistake, ...]:
@@ -226,4 +226,4 @@ def sections(plan: type[Section]) -> Iterator[tuple[str, type[Section]]]:
                     yield f"[{name}.{inner}]", kind
 
 
-__all__ = ["Mistake", "mistakes_of", "plan_error", "sections"]
+__all__ = ["Mistake", "Place", "mistakes_of", "place_text", "plan_error", "sections"]

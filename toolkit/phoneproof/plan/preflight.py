@@ -1,0 +1,261 @@
+"""Static checks of a plan before anything is started: under 2 s, and no vendor's package is imported."""
+
+import csv
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from phoneproof.data.file_sets import IMAGE_SUFFIXES
+from phoneproof.errors import (
+    DataError,
+    PhoneproofError,
+    PlanError,
+    RequestError,
+    StorageError,
+    ToolchainError,
+)
+from phoneproof.plan.data_section import (
+    AnySet,
+    CsvSection,
+    EntryPointSection,
+    ImageFolderSection,
+    NpySection,
+    NpzSection,
+    Role,
+)
+from phoneproof.plan.entry_points import check_entry_point
+from phoneproof.plan.model import Plan
+from phoneproof.plan.values import ENTRY_POINT
+from phoneproof.plan.wording import nearest
+from phoneproof.recipes.onnx_header import read_header
+from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
+
+PackageCheck = Callable[[str], PhoneproofError | None]
+"""What is wrong with the toolchain or runtime of that name on this machine; None if it can be used."""
+
+_SPARE_BYTES: Final = 200_000_000
+"""For samples, outputs and logs of a small run; what is over is refused when it is written."""
+
+
+class Need(StrEnum):
+    """What is going to be done with the plan."""
+
+    BUILD = "build"
+    VERIFY = "verify"
+
+
+EVERYTHING: Final = frozenset(Need)
+
+
+def preflight(
+    plan: Plan,
+    *,
+    out: Path,
+    needs: frozenset[Need] = EVERYTHING,
+    package_check: PackageCheck | None = None,
+    free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+) -> tuple[PhoneproofError, ...]:
+    """Everything that would stop the plan later and can be seen now, each with its place and next step.
+
+    package_check: asked once for each toolchain (BUILD) and runtime (VERIFY) that the plan needs;
+        None is `missing_here`, which does not know managed environments.
+    out: where the run is going to be written; it need not exist.
+    """
+    return (
+        *_models(plan),
+        *_sets(plan, needs),
+        *_metrics(plan),
+        *_packages(plan, package_check or missing_here, needs),
+        *_disk(plan, out, free_bytes),
+    )
+
+
+def missing_here(name: str) -> PhoneproofError | None:
+    """A PackageCheck for this interpreter alone, out of the metadata of installed packages."""
+    toolchain = TOOLCHAINS.get(name)
+    if toolchain is None:
+        return None
+    try:
+        version_findings(toolchain, installed_versions(toolchain))
+    except ToolchainError as error:
+        return error
+    return None
+
+
+def _models(plan: Plan) -> Iterator[PhoneproofError]:
+    for index, model in enumerate(plan.models):
+        where = plan.where("models", index, "source")
+        try:
+            if model.is_entry_point:
+                check_entry_point(model.source, plan.folder, where)
+            else:
+                read_header(plan.locate(model.source))
+        except RequestError as error:
+            yield _at(where, error)
+
+
+def _at(where: str, error: RequestError) -> RequestError:
+    """The error with its place in the plan before the place it names itself."""
+    place = where if error.where in (None, where) else f"{where}: {error.where}"
+    return type(error)(error.what, where=place, next_step=error.next_step, **error.facts)
+
+
+def _sets(plan: Plan, needs: frozenset[Need]) -> Iterator[PhoneproofError]:
+    static = [build.build_id for build in plan.planned_builds() if build.recipe.needs_calibration]
+    if static and plan.data.calibration is None and Need.BUILD in needs:
+        yield DataError(
+            f"{static[0]} needs a calibration set, and the plan names none.",
+            where=plan.where("data", "calibration"),
+            next_step="Add [data.calibration] with kind and path, or use a recipe without calibration.",
+            builds=tuple(static),
+        )
+    if plan.data.evaluation is None and Need.VERIFY in needs:
+        yield DataError(
+            "Builds are judged on an evaluation set, and the plan names none.",
+            where=plan.where("data", "evaluation"),
+            next_step="Add [data.evaluation] with kind and path.",
+        )
+    roles: tuple[Role, ...] = ("calibration", "evaluation")
+    for role in roles:
+        section = plan.data.calibration if role == "calibration" else plan.data.evaluation
+        if section is None:
+            continue
+        try:
+            _check_set(plan, section, role)
+        except RequestError as error:
+            yield error
+        except OSError as error:
+            what = f"The {role} set cannot be read: {error.strerror}."
+            yield DataError(what, where=plan.where("data", role), next_step="Check its permissions.")
+
+
+def _check_set(plan: Plan, section: AnySet, role: Role) -> None:
+    where = plan.where("data", role, "path")
+    match section:
+        case EntryPointSection():
+            place = plan.where("data", role, "function")
+            check_entry_point(section.function, plan.locate(section.folder), place)
+        case ImageFolderSection():
+            folder = _existing(plan, section.path, where, folder=True)
+            if not _has_image(folder):
+                step = f"Images end in {', '.join(sorted(IMAGE_SUFFIXES))}."
+                raise DataError("The folder holds no images.", where=f"{where}: {folder}", next_step=step)
+        case CsvSection():
+            _check_csv(plan, section, role, _existing(plan, section.path, where))
+        case NpzSection():
+            _check_start(_existing(plan, section.path, where), b"PK", "an .npz archive", where)
+        case NpySection():
+            _check_start(_existing(plan, section.path, where), b"\x93NUMPY", "an .npy file", where)
+            if section.labels_path is not None:
+                place = plan.where("data", role, "labels_path")
+                _check_start(_existing(plan, section.labels_path, place), b"\x93NUMPY", "an .npy file", place)
+
+
+def _existing(plan: Plan, path: str, where: str, *, folder: bool = False) -> Path:
+    located = plan.locate(path)
+    if not located.exists():
+        step = "Correct the path; it starts from the folder of the plan."
+        if located.parent.is_dir():
+            step += f" {_neighbours(located)}"
+        raise DataError("It does not exist.", where=f"{where}: {located}", next_step=step.rstrip())
+    if folder != located.is_dir():
+        what, step = ("a folder", "a file") if not folder else ("a file", "a folder")
+        raise DataError(
+            f"It is {what}, not {step}.", where=f"{where}: {located}", next_step="Set kind or path right."
+        )
+    return located
+
+
+def _neighbours(path: Path) -> str:
+    names = [entry.name for entry, _ in zip(path.parent.iterdir(), range(1000), strict=False)]
+    said = nearest(path.name, names)
+    return said if said.startswith("Did") else ""
+
+
+def _has_image(folder: Path) -> bool:
+    """Whether there is one image; the walk ends at it, however large the folder is."""
+    for _, folders, files in os.walk(folder, followlinks=False):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if any(Path(name).suffix.lower() in IMAGE_SUFFIXES and not name.startswith(".") for name in files):
+            return True
+    return any(entry.is_symlink() and entry.is_dir() for entry in folder.iterdir())
+
+
+def _check_start(path: Path, magic: bytes, expected: str, where: str) -> None:
+    with path.open("rb") as file:
+        start = file.read(len(magic))
+    if start != magic:
+        what = "The file is empty." if not start else f"The file is not {expected}."
+        raise DataError(what, where=f"{where}: {path}", next_step="Set kind or path right.")
+
+
+def _check_csv(plan: Plan, section: CsvSection, role: Role, path: Path) -> None:
+    with path.open("rb") as file:
+        utf16 = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+    encoding = section.encoding or ("utf-16" if utf16 else "utf-8-sig")
+    where = f"{plan.where('data', role, 'path')}: {path}"
+    try:
+        with path.open(encoding=encoding, newline="") as text:
+            rows = csv.reader(text, delimiter=section.delimiter)
+            header, first = next(rows, None), next(rows, None)
+    except (UnicodeError, LookupError, csv.Error) as error:
+        step = "Set encoding and delimiter to those of the file."
+        raise DataError(f"The CSV file cannot be read: {error}.", where=where, next_step=step) from None
+    if header is None or first is None:
+        raise DataError("The CSV file has no lines below its header.", where=where, next_step="Fill it.")
+    for key in ("path_column", "label_column"):
+        column = getattr(section, key)
+        if column is not None and column not in header:
+            what = f"The CSV file has no column {column!r}."
+            place = f"{plan.where('data', role, key)}: {path}"
+            raise DataError(what, where=place, next_step=nearest(column, header))
+
+
+def _metrics(plan: Plan) -> Iterator[PhoneproofError]:
+    for index, metric in enumerate(plan.task.metrics):
+        if ENTRY_POINT.fullmatch(metric):
+            try:
+                check_entry_point(metric, plan.folder, plan.where("task", "metrics", index))
+            except PlanError as error:
+                yield error
+
+
+def _packages(plan: Plan, check: PackageCheck, needs: frozenset[Need]) -> Iterator[PhoneproofError]:
+    recipes = [build.recipe for build in plan.planned_builds()]
+    names = {r.toolchain for r in recipes} if Need.BUILD in needs else set()
+    names |= {r.runtime for r in recipes} if Need.VERIFY in needs else set()
+    for name in sorted(names):
+        problem = check(name)
+        if problem is not None:
+            yield problem
+
+
+def _disk(plan: Plan, out: Path, free_bytes: Callable[[Path], int]) -> Iterator[PhoneproofError]:
+    """Room for one copy of its source model per build and for each baseline; a quantized build is smaller."""
+    folder = out.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    sizes = {
+        model.name: plan.locate(model.source).stat().st_size
+        for model in plan.models
+        if not model.is_entry_point and plan.locate(model.source).is_file()
+    }
+    needed = (
+        sum(sizes.values()) + sum(sizes.get(b.model.name, 0) for b in plan.planned_builds()) + _SPARE_BYTES
+    )
+    free = free_bytes(folder)
+    if free < needed:
+        yield StorageError(
+            f"The disk has {free / 1e9:.1f} GB free, and the builds need {needed / 1e9:.1f} GB.",
+            where=str(folder),
+            next_step="Free some space, or choose another folder with --out.",
+            free_bytes=free,
+            needed_bytes=needed,
+        )
+    if not os.access(folder, os.W_OK):
+        yield StorageError(
+            "The folder cannot be written to.", where=str(folder), next_step="Choose another with --out."
+        )
