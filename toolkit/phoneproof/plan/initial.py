@@ -42,7 +42,8 @@ _HEAD: Final = """\
 def initial_plan(model: Path, data: Path | None, facts: ModelFacts, folder: Path) -> str:
     """A commented plan for the source model at `model`, to be written into `folder`.
 
-    It runs if `data` is given. Without `data` the sets stand in it as comments, and the preflight names what is missing.
+    It runs if `data` is given. Without `data` the sets stand in it as comments, and the preflight names what
+    is missing.
     Raises CommandLineError for data that is no set phoneproof can read, that does not fit the model's inputs,
     or whose path cannot stand in a plan.
     """
@@ -242,7 +243,7 @@ def _gates(found: FoundData | None, facts: ModelFacts) -> str:
     return "\n".join(
         [
             "[gates]",
-            "# A gate that is not set is not judged, except outcomes (no crash) and parity_min_db, which have defaults.",
+            "# A gate that is not set is not judged. outcomes (no crash) and parity_min_db have defaults.",
             accuracy if _scored(found, facts) else f"# {accuracy}; needs a metric in [task]",
             "# speedup_min = 1.2  # against the float baseline",
             "# size_ratio_max = 0.35  # size of the build / size of the baseline",

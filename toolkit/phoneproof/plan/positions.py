@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import tomlkit
+from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, InlineTable, Table
 
 _MARK: Final = "\x00here\x00"
 """TOML forbids NUL, so no plan holds this."""
@@ -25,14 +27,13 @@ class Lines:
 
     def line_of(self, place: Sequence[str | int]) -> int | None:
         """The line, counted from 1, of the key at `place`, or of the nearest key above it that has one."""
+        above: list[Any] = [self._document]
         entries: list[Any] = []
-        node: Any = self._document
         for step in place:
-            try:
-                node = node.item(step) if isinstance(step, str) else node[step]
-            except (TOMLKitError, LookupError, TypeError, AttributeError):
+            above = [entry for one in above for entry in _entries(one, step)]
+            if not above:
                 break
-            entries.append(node)
+            entries.append(above[0])
         lines = (self._line_of_entry(entry) for entry in reversed(entries))
         return next((line for line in lines if line is not None), None)
 
@@ -47,3 +48,14 @@ class Lines:
         finally:
             trivia.indent = before
         return head.count("\n") + 1 if mark else None
+
+
+def _entries(node: Any, step: str | int) -> list[Any]:
+    """What stands at `step` in a node; several where a table is continued after another one."""
+    if isinstance(step, int):
+        tables = node.body if isinstance(node, AoT) else []
+        return tables[step : step + 1]
+    container = node.value if isinstance(node, Table | InlineTable) else node
+    if not isinstance(container, Container):
+        return []
+    return [item for key, item in container.body if key is not None and key.key == step]

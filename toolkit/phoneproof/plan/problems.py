@@ -90,13 +90,13 @@ def mistakes_of(error: ValidationError, plan: type[Section]) -> tuple[Mistake, .
 
 
 def _step(place: Place, known: Sequence[str], plan: type[Section]) -> str:
-    """The nearest key of the section; else the section that a key of just this name belongs to."""
+    """The nearest key of the section, and the sections that a key of just this name belongs to."""
     key = str(place[-1])
-    if near_word(key, known) is None:
-        homes = [name for name, section in sections(plan) if key in section.model_fields]
-        if homes:
-            return f"{key!r} belongs in {' or '.join(homes)}."
-    return nearest(key, known)
+    homes = dict.fromkeys(name for name, section in sections(plan) if key in section.model_fields)
+    belongs = f"{key!r} belongs in {' or '.join(homes)}." if homes else ""
+    if belongs and near_word(key, known) is None:
+        return belongs
+    return f"{nearest(key, known)} {belongs}".rstrip()
 
 
 def _mistake(place: Place, details: ErrorDetails) -> Mistake:
@@ -141,12 +141,21 @@ def _shown(value: object) -> str:
     return repr(value)[:80]
 
 
-def _none(place: Place, given: object) -> str:
-    return ""
+def _advice(expected: str) -> Callable[[Place, object], str]:
+    """Advice for a plain value: its own text without quotes where that would do, else what is expected."""
+
+    def advice(place: Place, given: object) -> str:
+        if isinstance(given, str) and _is_plain(given):
+            return f"Write {given} without quotes."
+        if isinstance(given, float) and expected == "a whole number":
+            return "Write it without a fraction."
+        return f"Write {expected}."
+
+    return advice
 
 
-def _without_quotes(place: Place, given: object) -> str:
-    return f"Write {given} without quotes." if isinstance(given, str) and _is_plain(given) else ""
+def _in_quotes(place: Place, given: object) -> str:
+    return "Put it in quotes." if isinstance(given, int | float) else "Write text in quotes."
 
 
 def _is_plain(text: str) -> bool:
@@ -164,12 +173,12 @@ def _as_table(place: Place, given: object) -> str:
 
 
 _WRONG_TYPE: Final[Mapping[str, tuple[str, Callable[[Place, object], str]]]] = {
-    "string_type": ("text in quotes", _none),
-    "bool_type": ("true or false", _without_quotes),
-    "int_type": ("a whole number", _without_quotes),
-    "int_from_float": ("a whole number", _none),
-    "float_type": ("a number", _without_quotes),
-    "finite_number": ("a finite number", _none),
+    "string_type": ("text", _in_quotes),
+    "bool_type": ("true or false", _advice("true or false")),
+    "int_type": ("a whole number", _advice("a whole number")),
+    "int_from_float": ("a whole number", _advice("a whole number")),
+    "float_type": ("a number", _advice("a number")),
+    "finite_number": ("a finite number", _advice("a number")),
     "tuple_type": ("a list", _as_list),
     "dict_type": ("a table", _as_table),
     "model_type": ("a table", _as_table),
