@@ -14,6 +14,7 @@ from phoneproof.report.foreign import shortened, visible
 from phoneproof.report.reading import State
 
 WIDTH: Final = 320
+_STRIP_WIDTH: Final = 180
 _ROW: Final = 46
 _TOP: Final = 6
 _BAR: Final = 14
@@ -92,7 +93,7 @@ def histogram(values: Sequence[float], title: str, lo_text: str, hi_text: str, m
     """Distribution of run times from the fastest to the slowest, with a line at the median."""
     if not values:
         return Markup()
-    scale, bins, height = _Scale(min(values), max(values)), 48, 40
+    scale, bins, height = _Scale(min(values), max(values), right=_STRIP_WIDTH - 2), 40, 36
     counts = [0] * bins
     for value in values:
         share = (value - scale.lo) / (scale.hi - scale.lo) if scale.hi > scale.lo else 0.5
@@ -111,8 +112,8 @@ def histogram(values: Sequence[float], title: str, lo_text: str, hi_text: str, m
         '<line class="axis" x1="2" x2="{right}" y1="{h}" y2="{h}"/>'
         '<text class="tick" x="2" y="{below}">{lo}</text>'
         '<text class="tick end" x="{right}" y="{below}">{hi}</text>'
-    ).format(right=WIDTH - 2, h=height, below=height + 15, lo=visible(lo_text), hi=visible(hi_text))
-    return _svg(title, height + 20, bars + line + axis, "histogram")
+    ).format(right=scale.right, h=height, below=height + 13, lo=visible(lo_text), hi=visible(hi_text))
+    return _svg(title, height + 17, bars + line + axis, "histogram", _STRIP_WIDTH)
 
 
 def _values(rows: Iterable[Row], reference: float | None) -> list[float]:
@@ -124,11 +125,11 @@ def _height(rows: Sequence[Row]) -> int:
     return _TOP + _ROW * len(rows)
 
 
-def _svg(title: str, height: float, inside: Markup, kind: str) -> Markup:
+def _svg(title: str, height: float, inside: Markup, kind: str, width: int = WIDTH) -> Markup:
     return Markup(
         '<svg class="{kind}" viewBox="0 0 {width} {height:.0f}" role="img" focusable="false">'
         "<title>{title}</title>{inside}</svg>"
-    ).format(kind=kind, width=WIDTH, height=height, title=visible(title), inside=inside)
+    ).format(kind=kind, width=width, height=height, title=visible(title), inside=inside)
 
 
 def _chart(
@@ -143,7 +144,8 @@ def _chart(
     drawn = Markup().join(_row(row, _TOP + i * _ROW, scale, shape) for i, row in enumerate(rows))
     line = _NOTHING
     if reference is not None:
-        path = "".join(f"M{scale(reference):.1f} {_TOP + i * _ROW + 17}v20" for i in range(len(rows)))
+        x, drawn_rows = scale(reference), [i for i, row in enumerate(rows) if row.value is not None]
+        path = "".join(f"M{x:.1f} {_TOP + i * _ROW + 18}v18" for i in drawn_rows)
         line = Markup('<path class="reference" d="{path}"/>').format(path=path)
     return _svg(title, height + (18 if axis else 0), drawn + line + axis, "chart")
 
@@ -169,32 +171,32 @@ def _row(row: Row, top: float, scale: _Scale, shape: Callable[[Row, float, _Scal
 
 
 def _bar(row: Row, top: float, scale: _Scale) -> Markup:
-    width = max(scale(row.value or 0.0) - scale.left, 1.5)
-    return Markup(
-        '<rect class="bar {state}{hollow}" x="{x}" y="{y}" width="{width:.1f}" height="{tall}" rx="1.5"/>{whisker}'
+    bar = Markup(
+        '<rect class="{kind}" x="{x}" y="{y}" width="{width:.1f}" height="{tall}" rx="1.5"/>'
     ).format(
-        state=row.state,
-        hollow="" if row.counted else " hollow",
+        kind=f"bar {row.state}" + ("" if row.counted else " hollow"),
         x=scale.left,
         y=top,
-        width=width,
+        width=max(scale(row.value or 0.0) - scale.left, 1.5),
         tall=_BAR,
-        whisker=_whisker(row, top, scale),
     )
+    return bar + _whisker(row, top, scale)
+
+
+_DOTS: Final = {
+    "baseline": Markup('<path class="dot baseline" d="M{x:.1f} {y}m0-6l6 6-6 6-6-6z"/>'),
+    "pass": Markup('<circle class="dot pass" cx="{x:.1f}" cy="{y}" r="5.5"/>'),
+    "fail": Markup('<path class="dot fail" d="M{x:.1f} {y}m-5-5l10 10m0-10l-10 10"/>'),
+    "inconclusive": Markup('<circle class="dot inconclusive" cx="{x:.1f}" cy="{y}" r="5.5"/>'),
+}
 
 
 def _dot(row: Row, top: float, scale: _Scale) -> Markup:
-    x, y = scale(row.value or 0.0), top + _BAR / 2
-    guide = Markup('<line class="guide" x1="8" x2="{right}" y1="{y}" y2="{y}"/>').format(right=WIDTH - 8, y=y)
-    shape = {
-        "baseline": Markup('<path class="dot baseline" d="M{x:.1f} {a}l6 6-6 6-6-6z"/>').format(x=x, a=y - 6),
-        "fail": Markup('<path class="dot fail" d="M{a:.1f} {b}l10 10m0-10l-10 10"/>').format(
-            a=x - 5, b=y - 5
-        ),
-    }.get(row.state) or Markup('<circle class="dot {state}" cx="{x:.1f}" cy="{y}" r="5.5"/>').format(
-        state=row.state, x=x, y=y
+    y = top + _BAR / 2
+    guide = Markup('<line class="guide" x1="{lo}" x2="{hi}" y1="{y}" y2="{y}"/>').format(
+        lo=scale.left, hi=scale.right, y=y
     )
-    return guide + _whisker(row, top, scale) + shape
+    return guide + _whisker(row, top, scale) + _DOTS[row.state].format(x=scale(row.value or 0.0), y=y)
 
 
 def _whisker(row: Row, top: float, scale: _Scale) -> Markup:

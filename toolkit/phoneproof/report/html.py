@@ -8,7 +8,7 @@ names are used, so that even markup which slipped through would run nothing.
 import base64
 import hashlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,10 +79,10 @@ def _environment() -> Environment:
     environment.globals.update(reading=reading, units=units, words=words, signs=SIGNS)
     environment.globals.update(sentences=sentences, strip=_strip)
     environment.filters.update(
-        bytes=units.bytes_text,
+        bytes=_unbroken(units.bytes_text),
         count=units.count,
-        db=units.decibel,
-        ms=units.milliseconds,
+        db=_unbroken(units.decibel),
+        ms=_unbroken(units.milliseconds),
         times=units.times,
         reason=sentences.reason_sentence,
         finding=sentences.finding_sentence,
@@ -91,6 +91,11 @@ def _environment() -> Environment:
         command=_command,
     )
     return environment
+
+
+def _unbroken(form: Callable[[float], str]) -> Callable[[float], str]:
+    """The same text, its unit kept on the line of its number."""
+    return lambda value: form(value).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _finalize(value: Any) -> Any:

@@ -3,10 +3,10 @@
 import json
 import math
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final
 
 from phoneproof.errors import ProtocolError, StorageError
-from phoneproof.protocol.codec import from_dict, to_dict
+from phoneproof.protocol.codec import from_dict, parse_json, to_dict, without_lone_surrogates
 from phoneproof.protocol.work import write_atomically
 from phoneproof.report.model import REPORT_VERSION, Report
 
@@ -16,11 +16,9 @@ REPORT_FILE: Final = "report.json"
 def report_text(report: Report) -> str:
     """The report as JSON. Raises ProtocolError naming the place of a float that is NaN or infinite.
 
-    Only ASCII is written: a name with half a surrogate pair, which a device may send, has no UTF-8 form.
+    Half a surrogate pair, which an argument or a log may hold, becomes U+FFFD: it has no UTF-8 form.
     """
-    plain = to_dict(report)
-    _refuse_not_finite(plain, "$")
-    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+    return json.dumps(_writable(to_dict(report), "$"), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def write_report(report: Report, folder: Path) -> Path:
@@ -61,10 +59,7 @@ def read_report(path: Path) -> Report:
 
 def parse_report(text: str, where: str = REPORT_FILE) -> Report:
     """The report in `text`; `where` is named in errors. Raises ProtocolError as `read_report` does."""
-    try:
-        plain = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"The report is not JSON: {error}.", where=where) from error
+    plain = parse_json(text, where)
     version = plain.get("version") if isinstance(plain, dict) else None
     if isinstance(version, bool) or version != REPORT_VERSION:
         raise ProtocolError(
@@ -75,23 +70,16 @@ def parse_report(text: str, where: str = REPORT_FILE) -> Report:
     return from_dict(Report, plain, where)
 
 
-def _refuse_not_finite(value: object, place: str) -> None:
+def _writable(value: Any, place: str) -> Any:
+    """JSON types that can be written: floats checked, text without halves of surrogate pairs."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ProtocolError(f"A report holds no {value}; what was not measured is null.", where=place)
+    if isinstance(value, str):
+        return without_lone_surrogates(value)
     if isinstance(value, dict):
-        for key, item in value.items():
-            _refuse_not_finite(item, f"{place}.{key}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _refuse_not_finite(item, f"{place}[{index}]")
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:40]} is beyond the range of a double")
+        return {
+            without_lone_surrogates(key): _writable(item, f"{place}.{key}") for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_writable(item, f"{place}[{index}]") for index, item in enumerate(value)]
     return value

@@ -12,27 +12,16 @@ from typing import Final, Literal
 from phoneproof.builds.manifest import FloatOperator
 from phoneproof.errors import Fact
 from phoneproof.findings import Finding
+from phoneproof.protocol.attempts import Outcome
+from phoneproof.verify.diagnosis import Cause, Leg
+from phoneproof.verify.verdicts import GateResult, Reason, Verdict
 
 REPORT_VERSION: Final = 1
 
-Verdict = Literal["pass", "fail", "inconclusive"]
-Outcome = Literal["passed", "failed", "crashed", "killed_low_memory", "timed_out", "device_lost", "not_run"]
-GateId = Literal["outcomes", "fallback", "parity", "accuracy", "speed", "latency", "size"]
 Speed = Literal["faster", "slower", "no_difference", "too_noisy"]
 Validity = Literal["VALID", "INVALID"]
 DeviceKind = Literal["host", "phone", "browser", "simulated", "farm"]
-Cause = Literal["none", "conversion", "quantization", "runtime_or_device", "accelerator", "not_separable"]
-LegName = Literal["source_host", "float_host", "quantized_host", "device_cpu", "device_accelerator"]
-LegState = Literal["agrees", "disagrees", "missing"]
 Interval = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why something is as it is. `sentences.reason_sentence` makes the words."""
-
-    id: str
-    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -253,15 +242,6 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
-class GateResult:
-    """One gate's verdict on one result."""
-
-    id: GateId
-    verdict: Verdict
-    reason: Reason
-
-
-@dataclass(frozen=True)
 class Result:
     """All that is known of one configuration on one device.
 
@@ -288,19 +268,6 @@ class Result:
     reason: Reason
     findings: tuple[str, ...] = ()
     baseline: bool = False
-
-
-@dataclass(frozen=True)
-class Leg:
-    """One step of the chain. state: against the leg before it; the first leg agrees with itself.
-
-    sqnr_db: of the worst output against the leg before; None when equal or missing.
-    """
-
-    name: LegName
-    state: LegState
-    build_id: str | None = None
-    sqnr_db: float | None = None
 
 
 @dataclass(frozen=True)

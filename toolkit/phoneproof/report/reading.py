@@ -16,8 +16,8 @@ from phoneproof.report.model import (
     ReportedBuild,
     ReportedDevice,
     Result,
-    Verdict,
 )
+from phoneproof.verify.verdicts import Verdict
 
 ResultKey = tuple[Configuration, str]
 State = Literal["baseline", "pass", "fail", "inconclusive"]
@@ -59,6 +59,11 @@ def ambiguous(report: Report) -> frozenset[ResultKey]:
 def devices(report: Report) -> tuple[ReportedDevice, ...]:
     """The devices that have results, in order, each once."""
     return tuple({r.device.id: r.device for r in report.results}.values())
+
+
+def device_names(report: Report) -> Mapping[str, str]:
+    """Name by device id."""
+    return {device.id: device.name for device in devices(report)}
 
 
 def outputs_are_right(result: Result) -> bool:

@@ -11,9 +11,10 @@ from typing import Final
 
 from phoneproof.errors import Fact
 from phoneproof.findings import Finding
+from phoneproof.protocol.attempts import Outcome
 from phoneproof.report import units
-from phoneproof.report.model import Outcome, Reason
 from phoneproof.report.words import OUTCOMES
+from phoneproof.verify.verdicts import Reason
 
 Facts = Mapping[str, Fact]
 
@@ -27,16 +28,22 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "where it would fail, but below {pass_db:db}, where it would pass.",
     "parity_rescued_by_accuracy": "[Output {output} is only {sqnr_db:db} from the reference, but "
     "]accuracy on the evaluation set shows that it does no harm.",
-    "accuracy_dropped": "[In {metric}, ]accuracy dropped by {drop:drop} (95 % interval {lo:end} to "
-    "{hi:end}); at most {limit:end} is allowed.",
+    "parity_undefined": "How far output {output} is from the reference is not defined: {why:why}.",
+    "labels_differ": "Output {output} holds labels, and {agreement:percent} of them equal the reference's.",
+    "accuracy_dropped": "[In {metric}, ]accuracy dropped by {drop:drop}[ on {n:count} samples] (95 % "
+    "interval {lo:end} to {hi:end}); at most {limit:end} is allowed.",
     "accuracy_undecided": "{n:count} samples do not decide: the drop[ in {metric}] is {drop:drop} "
     "(95 % interval {lo:end} to {hi:end}), and the limit of {limit:end} lies within.",
+    "accuracy_without_interval": "The drop[ in {metric}] has no interval, so {n:count} samples do "
+    "not decide: {why:why}.",
     "speed_below": "{ratio:times} the baseline's speed (95 % interval {lo:times} to {hi:times}); "
     "{limit:times} is asked.",
     "speed_undecided": "The measurement does not decide: {ratio:times} the baseline's speed (95 % "
     "interval {lo:times} to {hi:times}), and the limit of {limit:times} lies within.",
     "speed_not_shown": "Its speed does not count, because its outputs are not shown to be right.",
     "latency_above": "The median latency is {median_ms:ms}; at most {limit_ms:ms} is allowed.",
+    "latency_undecided": "The measurement does not decide: the median latency is {median_ms:ms}, too "
+    "close to the limit of {limit_ms:ms}.",
     "size_above": "{ratio:times} the baseline's size; at most {limit:times} is allowed.",
     "cases_ended_badly": "Not every case passed: {*:outcomes}.",
     "fallback_used": "It was to run on {requested} but ran on {actual}.",
@@ -65,6 +72,7 @@ WHY_SENTENCES: Final[Mapping[str, str]] = {
     "load_failed": "the runtime did not load the build",
     "reference_failed": "the source model did not run",
     "not_run": "its case did not run",
+    "no_interval": "there is no interval",
     "not_supported": "this version of phoneproof cannot measure it",
 }
 
@@ -125,6 +133,9 @@ def finding_sentence(finding: Finding) -> str:
 
 def why_sentence(why: str) -> str:
     """The clause for a `why` id; an id of another version is shown as it is."""
+    if why in MEASURE_SENTENCES:
+        sentence = _sentence(MEASURE_SENTENCES[why], why, {})
+        return sentence[:1].lower() + sentence[1:].removesuffix(".")
     return WHY_SENTENCES.get(why, why)
 
 

@@ -7,17 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from phoneproof.findings import Severity
-from phoneproof.report.model import (
-    Cause,
-    DeviceKind,
-    GateId,
-    LegName,
-    LegState,
-    Outcome,
-    Speed,
-    Validity,
-    Verdict,
-)
+from phoneproof.protocol.attempts import Outcome
+from phoneproof.report.model import DeviceKind, Speed, Validity
+from phoneproof.verify.diagnosis import Cause, LegName, LegState
+from phoneproof.verify.verdicts import GateId, Verdict
 
 VERDICTS: Final[Mapping[Verdict, str]] = {"pass": "Pass", "fail": "Fail", "inconclusive": "Inconclusive"}
 
@@ -59,7 +52,7 @@ DEVICE_KINDS: Final[Mapping[DeviceKind, str]] = {
 }
 
 CAUSES: Final[Mapping[Cause, str]] = {
-    "none": "Every step of the chain agrees with the one before it.",
+    "none": "Every step that was measured agrees with the one before it.",
     "conversion": "The float build already differs from the source model: conversion is the cause.",
     "quantization": "The float build agrees with the source model, the quantized one does not: "
     "quantization is the cause.",
@@ -67,7 +60,7 @@ CAUSES: Final[Mapping[Cause, str]] = {
     "device or its runtime is the cause.",
     "accelerator": "The build is right on the device's CPU but not on its accelerator: the "
     "accelerator is the cause.",
-    "not_separable": "A step of the chain is missing, so the cause cannot be separated.",
+    "not_separable": "Two steps disagree and one between them was not measured, so the cause cannot be told.",
 }
 
 LEGS: Final[Mapping[LegName, str]] = {
