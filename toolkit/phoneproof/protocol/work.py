@@ -43,10 +43,15 @@ Work = Callable[[Mapping[str, Any], Path, Progress], Mapping[str, Any]]
 
 def write_atomically(path: Path, text: str) -> None:
     """Write under a temporary name in the same folder, sync and rename: no reader sees half a file."""
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
+    """As write_atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

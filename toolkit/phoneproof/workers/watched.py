@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,13 @@ from typing import Final, Literal
 
 import psutil
 
+from phoneproof.workers.out_of_memory import OomKills
+
 _TREE_EVERY_S: Final = 1.0
 _GRACE_S: Final = 0.5
-_OOM_EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
+_LOG_BYTES: Final = 32 * 2**20
+_MARK: Final = "PHONEPROOF_PROCESS"
+"""Environment variable that names a child: what it started inherits it, wherever it moved to."""
 
 Cause = Literal["exited", "signal", "timed_out", "low_memory", "interrupted"]
 Confidence = Literal["high", "medium", "low"]
@@ -39,14 +44,16 @@ class WatchedProcess:
         self, command: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        self._oom_kills = _oom_kills()
+        self._log = log
+        self._mark = uuid.uuid4().hex
+        self._oom_kills = OomKills()
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=dict(environment),
+                env={**environment, _MARK: self._mark},
                 cwd=folder,
                 start_new_session=True,
             )
@@ -75,6 +82,15 @@ class WatchedProcess:
         self.peak_bytes = max(self.peak_bytes, total)
         return total
 
+    def trim_log(self) -> None:
+        """Empty a log that grew beyond 32 MiB: a process that prints without end must not fill the disk.
+
+        The child appends, so it goes on at the new end.
+        """
+        with contextlib.suppress(OSError):
+            if self._log.stat().st_size > _LOG_BYTES:
+                os.truncate(self._log, 0)
+
     def kill(self, cause: Cause) -> None:
         """End the process and its children. With timed_out it may first write its stacks to the log."""
         if not self.running:
@@ -88,16 +104,18 @@ class WatchedProcess:
         self._process.wait()
 
     def ending(self) -> Ending:
-        """Wait for the end and say what it was."""
+        """Wait for the end, end what the process left running, and say what the end was."""
         code = self._process.wait()
         self._signal_group(signal.SIGKILL)
+        _kill_marked(self._mark)
         if self._killed_for is not None:
             return Ending(self._killed_for, -code if code < 0 else code, "high", self.peak_bytes)
         if code >= 0:
             return Ending("exited", code, "high", self.peak_bytes)
         if -code == signal.SIGKILL:
-            if _oom_kills() > self._oom_kills:
-                return Ending("low_memory", -code, "medium", self.peak_bytes)
+            confidence = self._oom_kills.confidence()
+            if confidence is not None:
+                return Ending("low_memory", -code, confidence, self.peak_bytes)
             return Ending("signal", -code, "low", self.peak_bytes)
         return Ending("signal", -code, "high", self.peak_bytes)
 
@@ -127,11 +145,9 @@ def _tree_of(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _oom_kills() -> int:
-    """Number of kills for lack of memory in this control group; 0 where the kernel does not tell."""
-    try:
-        lines = _OOM_EVENTS.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    counts = dict(line.split() for line in lines if line.count(" ") == 1)
-    return int(counts.get("oom_kill", 0))
+def _kill_marked(mark: str) -> None:
+    """End every process with this mark: a daemon leaves the group of whoever started it, not the mark."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(_MARK) == mark:
+                process.kill()

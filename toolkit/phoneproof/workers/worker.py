@@ -1,11 +1,15 @@
 """One piece of work in a worker process: a request file in, a result out, whatever the process does."""
 
+import atexit
 import json
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -17,7 +21,7 @@ from phoneproof.workers.watched import Ending, WatchedProcess, log_tail
 LOG_FILE: Final = "log.txt"
 REQUEST_FILE: Final = "request.json"
 _POLL_S: Final = 0.05
-_PACKAGE_PARENT: Final = Path(errors.__file__).parents[1]
+_PACKAGE: Final = Path(errors.__file__).parent
 
 OnProgress = Callable[[str, int | None, int | None], None]
 
@@ -50,24 +54,45 @@ def call_worker(
     Raises the error that the worker wrote, by its class in phoneproof.errors; WorkerError when it crashed,
     hung, ran out of memory or answered nonsense; Interrupted when `stop` was set.
     """
-    call.folder.mkdir(parents=True, exist_ok=True)
-    for stale in (RESULT_FILE, ERROR_FILE, PROGRESS_FILE, LOG_FILE):
-        (call.folder / stale).unlink(missing_ok=True)
-    request = call.folder / REQUEST_FILE
-    write_atomically(request, json.dumps(call.request))
-    command = [str(call.interpreter), "-m", call.module, str(request.resolve())]
-    environment = worker_environment(call.python_path)
-    process = WatchedProcess(command, environment, call.folder / LOG_FILE, call.folder)
+    command = [str(call.interpreter), "-m", call.module, str((call.folder / REQUEST_FILE).resolve())]
+    process = _start(call, command)
     try:
         _watch(process, call, on_progress, stop)
     finally:
         process.kill("interrupted")
-    return _answer(call, command, process.ending())
+        ending = process.ending()
+    return _answer(call, command, ending)
+
+
+def _start(call: WorkerCall, command: list[str]) -> WatchedProcess:
+    try:
+        call.folder.mkdir(parents=True, exist_ok=True)
+        for stale in (RESULT_FILE, ERROR_FILE, PROGRESS_FILE, LOG_FILE):
+            (call.folder / stale).unlink(missing_ok=True)
+        write_atomically(call.folder / REQUEST_FILE, json.dumps(call.request))
+        environment = worker_environment(call.python_path)
+        return WatchedProcess(command, environment, call.folder / LOG_FILE, call.folder)
+    except OSError as error:
+        if error.filename == command[0]:
+            raise errors.WorkerError(
+                f"The worker's interpreter cannot be started: {error.strerror}.",
+                where=command[0],
+                next_step="Install the toolchain again.",
+            ) from error
+        raise errors.StorageError(
+            f"The worker's folder cannot be written: {error.strerror or error}.",
+            where=str(call.folder),
+            next_step="Look at the free space and the permissions of this folder.",
+        ) from error
 
 
 def worker_environment(python_path: tuple[Path, ...]) -> dict[str, str]:
-    """This process's environment with phoneproof on the import path; numeric libraries' threads untouched."""
-    places = [*(str(path) for path in python_path), str(_PACKAGE_PARENT)]
+    """This process's environment with phoneproof on the import path, and nothing else of its folder.
+
+    phoneproof may lie in site-packages, whose other packages are not for an interpreter of another
+    environment: so a folder that holds only a link to it is what goes on the path.
+    """
+    places = [*(str(path) for path in python_path), str(_lone_package())]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(places),
@@ -78,6 +103,16 @@ def worker_environment(python_path: tuple[Path, ...]) -> dict[str, str]:
     }
 
 
+@cache
+def _lone_package() -> Path:
+    if "site-packages" not in _PACKAGE.parts:
+        return _PACKAGE.parent
+    folder = Path(tempfile.mkdtemp(prefix="phoneproof-path-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / _PACKAGE.name).symlink_to(_PACKAGE, target_is_directory=True)
+    return folder
+
+
 def _watch(process: WatchedProcess, call: WorkerCall, on_progress: OnProgress, stop: Event | None) -> None:
     deadline = time.monotonic() + call.limits.timeout_s
     progress = _ProgressReader(call.folder / PROGRESS_FILE)
@@ -85,6 +120,7 @@ def _watch(process: WatchedProcess, call: WorkerCall, on_progress: OnProgress, s
         time.sleep(_POLL_S)
         for step, done, total in progress.read():
             on_progress(step, done, total)
+        process.trim_log()
         if stop is not None and stop.is_set():
             process.kill("interrupted")
             raise errors.Interrupted("The run was stopped.")
@@ -137,16 +173,29 @@ def _answer(call: WorkerCall, command: list[str], ending: Ending) -> dict[str, A
 
 
 def _written_error(record: Mapping[str, Any], facts: Mapping[str, errors.Fact]) -> errors.PhoneproofError:
+    """The error as the worker wrote it. What it wrote is not trusted to have the right shape."""
+    written = record.get("facts")
     own = {
-        str(name): tuple(map(str, value)) if isinstance(value, list) else value
-        for name, value in dict(record.get("facts") or {}).items()
+        str(name): _fact(value)
+        for name, value in (written.items() if isinstance(written, dict) else ())
+        if name not in ("what", "where", "next_step")
     }
     return errors.error_class(str(record.get("class")))(
         str(record.get("what")),
-        where=record.get("where"),
-        next_step=record.get("next_step"),
+        where=_text(record.get("where")),
+        next_step=_text(record.get("next_step")),
         **{**facts, **own},
     )
+
+
+def _fact(value: object) -> errors.Fact:
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _what_happened(ending: Ending) -> str:

@@ -1,0 +1,27 @@
+"""What a source model is, as its inspection found it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from phoneproof.protocol.job import FileRef
+from phoneproof.protocol.tensors import TensorSpec
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """Facts of one source model.
+
+    sha256: of its content, external data included. files: the model file first, then its external data,
+    names relative to the model's folder. operators: number of nodes by operator type, subgraphs left out.
+    parameters: elements of all weights. opset, ir: of an ONNX source.
+    """
+
+    sha256: str
+    size_bytes: int
+    files: tuple[FileRef, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    operators: Mapping[str, int]
+    parameters: int
+    opset: int
+    ir: int

@@ -1,0 +1,209 @@
+"""The first stage: what the source models are, the sample sets, and what the checks find in them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from phoneproof.builds.source_facts import SourceFacts
+from phoneproof.builds.store import cache_key
+from phoneproof.data.materialization import Materialization, fingerprint
+from phoneproof.data.set_specs import EntryPoint, set_to_dict
+from phoneproof.data.sets import open_set
+from phoneproof.data.store import SampleStore
+from phoneproof.errors import DataError
+from phoneproof.findings import Finding, blocking, waive
+from phoneproof.plan.data_section import Role
+from phoneproof.plan.model import Plan
+from phoneproof.plan.sections import ModelSection
+from phoneproof.protocol.codec import from_dict, to_dict
+from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.runs.steps import RunContext
+
+SIZE_CAP_KEY = "data.max_gb"
+
+
+@dataclass(frozen=True)
+class StoredSamples:
+    """A sample set in the store."""
+
+    path: Path
+    digest: str
+    count: int
+    findings: tuple[Finding, ...]
+
+    def open(self) -> SampleStore:
+        """Access to the samples."""
+        return SampleStore.open(self.path)
+
+
+@dataclass(frozen=True)
+class AuditedModel:
+    """A source model with its sets. calibration: None where no build of the plan uses it."""
+
+    section: ModelSection
+    path: Path
+    facts: SourceFacts
+    evaluation: StoredSamples
+    calibration: StoredSamples | None
+
+    @property
+    def source_request(self) -> dict[str, Any]:
+        """How worker requests name this source."""
+        return {
+            "format": self.section.format.value,
+            "path": str(self.path),
+            "sha256": self.facts.sha256,
+            "shapes": {name: list(shape) for name, shape in self.section.shapes.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the audit found; findings with the plan's waivers applied."""
+
+    models: Mapping[str, AuditedModel]
+    findings: tuple[Finding, ...]
+
+
+def audit(context: RunContext, plan: Plan, needs_evaluation: bool = True) -> Audit:
+    """Inspect every model and store its sets. DataError if a severe finding is not waived."""
+    models: dict[str, AuditedModel] = {}
+    findings: list[Finding] = []
+    for section in plan.models:
+        model = _audit_model(context, plan, section, needs_evaluation)
+        models[model_key(section)] = model
+        findings += [f for s in (model.evaluation, model.calibration) if s is not None for f in s.findings]
+    waived = waive(_once(findings), plan.gates.waive)
+    for finding in waived:
+        context.observer.found(finding)
+    stopping = blocking(waived)
+    if stopping:
+        ids = tuple(sorted({finding.id for finding in stopping}))
+        raise DataError(
+            f"The data cannot be used as they are: {', '.join(ids)}.",
+            where=", ".join(sorted({finding.subject for finding in stopping})),
+            next_step=f"Mend the data, or accept it with [gates] waive = {list(ids)}.",
+            **{f.id: ", ".join(f"{k} {v}" for k, v in f.facts.items()) for f in stopping},
+        )
+    return Audit(models, waived)
+
+
+def model_key(section: ModelSection) -> str:
+    """name/format: which form of which network."""
+    return f"{section.name}/{section.format.value}"
+
+
+def inspection_key(plan: Plan, section: ModelSection) -> str:
+    """Key of a model's inspection, by size and time of its files: the inspection itself hashes them."""
+    path = plan.locate(section.source)
+    shapes = {name: list(shape) for name, shape in section.shapes.items()}
+    status = path.stat()
+    mark = [status.st_size, status.st_mtime_ns]
+    return cache_key({"path": str(path), "mark": mark, "shapes": shapes})
+
+
+def _audit_model(
+    context: RunContext, plan: Plan, section: ModelSection, needs_evaluation: bool
+) -> AuditedModel:
+    path = plan.locate(section.source)
+    key = model_key(section)
+    request = {
+        "format": section.format.value,
+        "path": str(path),
+        "shapes": {name: list(shape) for name, shape in section.shapes.items()},
+    }
+    step = f"inspect/{key}"
+    facts = from_dict(
+        SourceFacts,
+        dict(
+            context.step(
+                step,
+                inspection_key(plan, section),
+                lambda: (context.call(step, "phoneproof.sources.inspect", request), "made"),
+            )
+        ),
+    )
+    evaluation = store_samples(context, plan, "evaluation", facts.inputs, f"samples/evaluation/{key}")
+    static = any(b.recipe.needs_calibration and b.model == section for b in plan.planned_builds())
+    calibration = None
+    if static:
+        step = f"samples/calibration/{key}"
+        calibration = store_samples(context, plan, "calibration", facts.inputs, step, evaluation.path)
+    return AuditedModel(section, path, facts, evaluation, calibration)
+
+
+def store_samples(
+    context: RunContext,
+    plan: Plan,
+    role: Role,
+    inputs: tuple[TensorSpec, ...],
+    step: str,
+    evaluation: Path | None = None,
+) -> StoredSamples:
+    """Put a set of the plan into the store by a data worker, or find it there.
+
+    evaluation: the stored evaluation set, for the overlap check of a calibration set.
+    """
+    request = samples_request(plan, role, inputs, context.store.root, evaluation)
+    declared = plan.declared_set(role)
+    python_path = (Path(declared.spec.folder),) if declared and isinstance(declared.spec, EntryPoint) else ()
+    key = cache_key({"request": request, "mark": _mark(plan, role, inputs, context.store.root)})
+
+    def make() -> tuple[dict[str, Any], str]:
+        answer = context.call(step, "phoneproof.data.materialize", request, python_path=python_path)
+        return answer, "hit" if answer["hit"] else "made"
+
+    outcome = context.step(step, key, make)
+    if not Path(str(outcome["path"])).is_dir():
+        outcome, _ = make()
+    findings = tuple(from_dict(Finding, item) for item in outcome["findings"])
+    return StoredSamples(Path(outcome["path"]), outcome["digest"], outcome["count"], findings)
+
+
+def samples_request(
+    plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], store: Path, evaluation: Path | None
+) -> dict[str, Any]:
+    """The data worker's request for a set of the plan."""
+    declared = plan.declared_set(role)
+    if declared is None:
+        raise DataError(
+            f"The plan names no {role} set.", where=f"data.{role}", next_step=f"Add [data.{role}]."
+        )
+    count = plan.data.samples if role == "evaluation" else plan.data.calibration_samples
+    return {
+        "version": 1,
+        "subject": role,
+        "set": set_to_dict(declared.spec),
+        "preprocess": None if plan.data.preprocess is None else plan.data.preprocess.to_dict(),
+        "inputs": to_dict(inputs),
+        "root": str(store),
+        "size_cap_bytes": int(plan.data.max_gb * 1e9),
+        "size_cap_key": SIZE_CAP_KEY,
+        "part": {
+            "skip": declared.skip,
+            "take": declared.take,
+            "most": None if count == "all" else count,
+            "seed": plan.data.seed,
+        },
+        "evaluation_samples": None if evaluation is None else str(evaluation),
+    }
+
+
+def _mark(plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], root: Path) -> str | None:
+    """A cheap stand-in for the content of a set; None for one that a function gives."""
+    declared = plan.declared_set(role)
+    if declared is None or isinstance(declared.spec, EntryPoint):
+        return None
+    opened = open_set(declared.spec, [tensor.name for tensor in inputs])
+    target = Materialization(inputs, plan.data.preprocess, root, int(plan.data.max_gb * 1e9))
+    return fingerprint(declared.spec, opened, range(len(opened.entries)), target)
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Two models share their sets: each finding counts once."""
+    kept: list[Finding] = []
+    for finding in findings:
+        if finding not in kept:
+            kept.append(finding)
+    return kept

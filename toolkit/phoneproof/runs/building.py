@@ -1,0 +1,304 @@
+"""The second stage: ranges by calibration, then one worker per build; what fails fails alone."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from phoneproof.builds.manifest import MANIFEST_FILE, BuildManifest
+from phoneproof.builds.store import cache_key, link_folder
+from phoneproof.devices.job_folder import sha256_of
+from phoneproof.errors import Interrupted, PhoneproofError, StorageError
+from phoneproof.findings import Finding
+from phoneproof.plan.model import Plan, PlannedBuild
+from phoneproof.protocol.codec import from_dict, to_dict
+from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, recipe_named
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from phoneproof.runs.audit import Audit, AuditedModel, model_key
+from phoneproof.runs.steps import RunContext
+from phoneproof.workers.environments import WorkerEnvironment, environment_of
+
+CALIBRATION_REVISION: Final = 1
+"""Part of the key of ranges: raised when the same request would give other ranges."""
+
+PARALLEL_BUILDS: Final = 2
+
+BASELINE_RECIPES: Final[Mapping[Format, str]] = {Format.ONNX: "onnx-float32"}
+"""The float recipe that builds of a format are compared with."""
+
+
+@dataclass(frozen=True)
+class WantedBuild:
+    """A build to make. baseline: build_id of the float build it is compared with; None for a baseline.
+
+    asked: whether the plan names it, or the planner added it as a baseline.
+    """
+
+    build_id: str
+    model: str
+    recipe: Recipe
+    options: RecipeOptions
+    baseline: str | None
+    asked: bool
+
+
+@dataclass(frozen=True)
+class FinishedBuild:
+    """A wanted build with what became of it: folder and manifest, or the error. cached: not made now."""
+
+    wanted: WantedBuild
+    folder: Path | None
+    manifest: BuildManifest | None
+    error: PhoneproofError | None
+    cached: bool
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def status(self) -> Literal["built", "failed"]:
+        """Whether there is a build."""
+        return "built" if self.manifest is not None else "failed"
+
+
+def wanted_builds(plan: Plan) -> tuple[WantedBuild, ...]:
+    """The plan's builds, and before them each float baseline that the plan leaves out."""
+    planned = plan.planned_builds()
+    asked = {build.build_id for build in planned}
+    wanted: dict[str, WantedBuild] = {}
+    for build in planned:
+        baseline = _baseline_of(build)
+        if baseline not in wanted and baseline not in asked:
+            recipe = recipe_named(BASELINE_RECIPES[build.recipe.format])
+            key = model_key(build.model)
+            wanted[baseline] = WantedBuild(baseline, key, recipe, RecipeOptions(), None, False)
+    for build in planned:
+        baseline = _baseline_of(build)
+        wanted[build.build_id] = WantedBuild(
+            build.build_id,
+            model_key(build.model),
+            build.recipe,
+            build.options,
+            None if build.build_id == baseline else baseline,
+            True,
+        )
+    baselines_first = sorted(wanted.values(), key=lambda b: b.baseline is not None)
+    return tuple(baselines_first)
+
+
+def make_builds(context: RunContext, plan: Plan, audit: Audit) -> tuple[FinishedBuild, ...]:
+    """Make every wanted build, some side by side; a build that fails does not stop the others."""
+    wanted = wanted_builds(plan)
+    ranges = _Ranges(context, plan, audit)
+    ranges.make_all(wanted)
+    with ThreadPoolExecutor(PARALLEL_BUILDS) as pool:
+        futures = [pool.submit(_make, context, audit, ranges, build) for build in wanted]
+        return tuple(future.result() for future in futures)
+
+
+def build_key(
+    model: AuditedModel, build: WantedBuild, calibration: str | None, versions: Mapping[str, str]
+) -> str:
+    """Cache key of a build: source, recipe with its options, calibration set if used, tools."""
+    return cache_key(
+        {
+            "source": model.facts.sha256,
+            "shapes": {name: list(shape) for name, shape in model.section.shapes.items()},
+            "recipe": build.recipe.name,
+            "options": to_dict(build.options),
+            "calibration": calibration,
+            "versions": dict(versions),
+            "revision": TOOLCHAINS[build.recipe.toolchain].revision,
+        }
+    )
+
+
+class _Ranges:
+    """Ranges of activations: one pass over a model's calibration set serves all methods that are wanted."""
+
+    def __init__(self, context: RunContext, plan: Plan, audit: Audit) -> None:
+        self._context = context
+        self._plan = plan
+        self._audit = audit
+        self._folders: dict[tuple[str, str], Path | PhoneproofError] = {}
+
+    def make_all(self, wanted: Sequence[WantedBuild]) -> None:
+        """Collect statistics once for each model with static builds."""
+        for model in {build.model for build in wanted if build.recipe.needs_calibration}:
+            builds = [b for b in wanted if b.model == model and b.recipe.needs_calibration]
+            by_toolchain = {b.recipe.toolchain for b in builds}
+            for toolchain in sorted(by_toolchain):
+                methods = sorted({_method(b.options) for b in builds if b.recipe.toolchain == toolchain})
+                try:
+                    folder = self._make(self._audit.models[model], toolchain, methods)
+                except Interrupted:
+                    raise
+                except PhoneproofError as error:
+                    self._folders[model, toolchain] = error
+                else:
+                    self._folders[model, toolchain] = folder
+
+    def file_for(self, build: WantedBuild) -> Path | None:
+        """The ranges file of a build; None for one without calibration. Raises what calibration raised."""
+        if not build.recipe.needs_calibration:
+            return None
+        found = self._folders[build.model, build.recipe.toolchain]
+        if isinstance(found, PhoneproofError):
+            raise found
+        method, percentile = _method(build.options)
+        for entry in json.loads((found / "result.json").read_text(encoding="utf-8"))["ranges"]:
+            if entry["method"] == method and (entry["percentile"] or 0.0) == percentile:
+                return found / str(entry["file"])
+        raise StorageError("The stored ranges lack a method.", where=str(found))
+
+    def _make(self, model: AuditedModel, toolchain: str, methods: Sequence[tuple[str, float]]) -> Path:
+        environment = _environment(self._context, toolchain)
+        if model.calibration is None:
+            raise StorageError("No calibration set was stored.", where=model.section.name)
+        preprocess = self._plan.data.preprocess
+        request = {
+            "source": model.source_request,
+            "samples": str(model.calibration.path),
+            "calibration_sha256": model.calibration.digest,
+            "methods": [{"method": m, "percentile": p or None} for m, p in methods],
+            "preprocess": None if preprocess is None else preprocess.to_dict(),
+        }
+        parts = {k: v for k, v in request.items() if k not in ("samples", "source")}
+        shapes = model.source_request["shapes"]
+        key = cache_key(
+            {
+                **parts,
+                "source": model.facts.sha256,
+                "shapes": shapes,
+                "versions": environment.versions,
+                "revision": CALIBRATION_REVISION,
+            }
+        )
+        step = f"ranges/{model_key(model.section)}"
+
+        def make() -> tuple[dict[str, Any], str]:
+            def fill(staging: Path) -> None:
+                result = self._context.call(
+                    step,
+                    "phoneproof.quantize.calibrate",
+                    request,
+                    environment.interpreter,
+                    environment.python_path,
+                )
+                for entry in result["ranges"]:
+                    name = str(entry["file"])
+                    (staging / name).write_bytes((self._context.folder.work(step) / name).read_bytes())
+                (staging / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+            _, how = self._context.from_store("ranges", key, fill)
+            return {"store_key": key}, how
+
+        self._context.step(step, key, make)
+        found = self._context.store.find("ranges", key)
+        if found is None:
+            make()
+            found = self._context.store.find("ranges", key)
+        if found is None:
+            raise StorageError("The ranges vanished from the store.", where=str(self._context.store.root))
+        return found
+
+
+def _make(context: RunContext, audit: Audit, ranges: _Ranges, build: WantedBuild) -> FinishedBuild:
+    try:
+        return _make_or_raise(context, audit, ranges, build)
+    except Interrupted:
+        raise
+    except PhoneproofError as error:
+        return FinishedBuild(build, None, None, error, cached=False)
+
+
+def _make_or_raise(context: RunContext, audit: Audit, ranges: _Ranges, build: WantedBuild) -> FinishedBuild:
+    model = audit.models[build.model]
+    environment = _environment(context, build.recipe.toolchain)
+    ranges_file = ranges.file_for(build)
+    calibration = model.calibration.digest if ranges_file is not None and model.calibration else None
+    key = build_key(model, build, calibration, environment.versions)
+    step = f"build/{folder_name(build.build_id)}"
+    target = context.folder.path / "builds" / folder_name(build.build_id)
+    request = {
+        "recipe": build.recipe.name,
+        "options": to_dict(build.options),
+        "source": model.source_request,
+        "source_sha256": model.facts.sha256,
+        "ranges": None if ranges_file is None else str(ranges_file),
+        "calibration_sha256": calibration,
+        "metadata": {},
+        "out": "out",
+    }
+
+    def make() -> tuple[dict[str, Any], str]:
+        stored = context.store.find("builds", key)
+        if stored is not None and not _is_sound(stored):
+            context.store.discard("builds", key)
+
+        def fill(staging: Path) -> None:
+            result = context.call(
+                step,
+                TOOLCHAINS[build.recipe.toolchain].module,
+                request,
+                environment.interpreter,
+                environment.python_path,
+            )
+            for path in (context.folder.work(step) / "out").iterdir():
+                path.rename(staging / path.name)
+            (staging / "findings.json").write_text(json.dumps(result["findings"]), encoding="utf-8")
+            log = context.folder.work(step) / "log.txt"
+            (staging / "toolchain.log").write_bytes(log.read_bytes())
+
+        entry, how = context.from_store("builds", key, fill)
+        shutil.rmtree(target, ignore_errors=True)
+        link_folder(entry, target)
+        return {"cached": how == "hit"}, how
+
+    outcome = context.step(step, key, make)
+    if not _is_sound(target):
+        outcome, _ = make()
+    findings = json.loads((target / "findings.json").read_text(encoding="utf-8"))
+    return FinishedBuild(
+        build,
+        target,
+        read_manifest(target),
+        None,
+        bool(outcome["cached"]),
+        (*environment.findings, *(from_dict(Finding, item) for item in findings)),
+    )
+
+
+def folder_name(build_id: str) -> str:
+    """Inner path of a build: model/source/recipe, and @variant, so that no build lies inside another."""
+    model, source, recipe, *variant = build_id.split("/")
+    return "/".join((model, source, "@".join((recipe, *variant))))
+
+
+def read_manifest(folder: Path) -> BuildManifest:
+    """build.json of a build's folder."""
+    return from_dict(BuildManifest, json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8")))
+
+
+def _is_sound(folder: Path) -> bool:
+    """Whether a build's model file still has the digest of its manifest."""
+    try:
+        manifest = read_manifest(folder)
+        return sha256_of(folder / manifest.model_file) == manifest.sha256
+    except (OSError, ValueError, PhoneproofError):
+        return False
+
+
+def _environment(context: RunContext, toolchain: str) -> WorkerEnvironment:
+    return environment_of(TOOLCHAINS[toolchain], context.store.root)
+
+
+def _baseline_of(build: PlannedBuild) -> str:
+    parts = [build.model.name, build.model.format.value, BASELINE_RECIPES[build.recipe.format]]
+    return "/".join(parts)
+
+
+def _method(options: RecipeOptions) -> tuple[str, float]:
+    """(method, percentile), with 0 where the method has none: sortable, for keys and look-up."""
+    return options.method.value, options.percentile if options.method is Method.PERCENTILE else 0.0

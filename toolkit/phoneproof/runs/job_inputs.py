@@ -1,0 +1,78 @@
+"""The sample sets of a job: what is in the store, named for the builds that read it."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from phoneproof.data.preprocessing import Layout
+from phoneproof.data.shards import table_bytes
+from phoneproof.data.store import SampleStore
+from phoneproof.data.values import value_table
+from phoneproof.errors import DataError
+from phoneproof.plan.model import Plan
+from phoneproof.protocol.codec import to_dict
+from phoneproof.protocol.job import FileRef, RawInput, SampleSet, TableInput
+from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.protocol.work import write_bytes_atomically
+
+
+@dataclass
+class JobInputs:
+    """Sample sets by what builds take, each once, and where their files lie.
+
+    folder: where the tables are written, one for each input dtype and quantization.
+    """
+
+    plan: Plan
+    folder: Path
+    files: dict[str, Path] = field(default_factory=dict)
+    _sets: dict[str, SampleSet] = field(default_factory=dict)
+
+    def set_for(self, store: SampleStore, inputs: tuple[TensorSpec, ...]) -> SampleSet:
+        """The stored samples as a build with these inputs reads them.
+
+        DataError where the stored samples do not fit the inputs and no exact table connects the two.
+        """
+        key = json.dumps([store.digest, to_dict(inputs)])
+        if key not in self._sets:
+            samples_id = f"s{len(self._sets):02d}"
+            named = tuple(self._input(store, tensor) for tensor in inputs)
+            self._sets[key] = SampleSet(samples_id, store.count, named)
+        return self._sets[key]
+
+    def _input(self, store: SampleStore, tensor: TensorSpec) -> RawInput | TableInput:
+        preprocess = self.plan.data.preprocess
+        if preprocess is None:
+            found = store.job_input(tensor)
+        else:
+            table = value_table(preprocess, tensor)
+            reference = self._write_table(table_bytes(table))
+            found = store.job_input(tensor, _layout_of(tensor, store, preprocess.layout), reference)
+        for shard in found.shards:
+            self.files[shard.file.sha256] = store.path / shard.file.name
+        return found
+
+    def _write_table(self, content: bytes) -> FileRef:
+        digest = hashlib.sha256(content).hexdigest()
+        path = self.folder / f"{digest[:16]}.table"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_bytes_atomically(path, content)
+        self.files[digest] = path
+        return FileRef(path.name, digest, len(content))
+
+
+def _layout_of(tensor: TensorSpec, store: SampleStore, declared: Layout) -> Layout:
+    """The declared layout, if the build keeps it; the other one if only that fits its shape."""
+    height, width, channels = store.input(tensor.name).shape
+    shapes = {Layout.NCHW: (channels, height, width), Layout.NHWC: (height, width, channels)}
+    if shapes[declared] == tensor.shape[1:]:
+        return declared
+    for layout, shape in shapes.items():
+        if shape == tensor.shape[1:]:
+            return layout
+    raise DataError(
+        f"Samples of {height} x {width} with {channels} channels do not fit the input {list(tensor.shape)}.",
+        where=f"input {tensor.name!r}",
+        next_step="Set [data.preprocess] resize and mode to what the model takes.",
+    )

@@ -1,0 +1,288 @@
+"""The third stage: the reference on the host, then one job per device with all its builds."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from phoneproof.builds.store import cache_key
+from phoneproof.devices.device import Device, DeviceDescription, JobResults
+from phoneproof.errors import DeviceError, Interrupted, PhoneproofError
+from phoneproof.jobs.planning import (
+    BenchmarkSettings,
+    Placement,
+    PlannedJob,
+    RunnableBuild,
+    plan_job,
+)
+from phoneproof.plan.model import Plan
+from phoneproof.protocol.attempts import CaseEnd, case_ends, lost
+from phoneproof.protocol.codec import to_dict
+from phoneproof.protocol.events import CaseFinished, Event, JobStarted, RoundFinished, SampleStarted
+from phoneproof.protocol.job import FileRef, Limits, ModelFiles
+from phoneproof.runs.audit import Audit, AuditedModel, store_samples
+from phoneproof.runs.building import FinishedBuild
+from phoneproof.runs.job_inputs import JobInputs
+from phoneproof.runs.steps import RunContext
+
+_POLL_S: Final = 0.2
+_PAIR_SHARE: Final = 0.5
+"""Two builds are timed in one process while ten times their files fit in this share of memory."""
+
+OUTPUTS_FILE: Final = "outputs.bin"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Outputs of a source model on its evaluation set. path: None with the error where it did not run."""
+
+    model: str
+    path: Path | None
+    error: PhoneproofError | None
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """What a device made of its job. lost_because: the error that ended it before its end."""
+
+    description: DeviceDescription
+    planned: PlannedJob
+    ends: Mapping[str, CaseEnd]
+    results: JobResults | None
+    events: tuple[Event, ...]
+    lost_because: PhoneproofError | None
+
+    def rounds(self, case_id: str) -> tuple[RoundFinished, ...]:
+        """Rounds of the benchmark's last start: an interrupted one began again whole."""
+        last = max((e.stamp.attempt for e in self.events if _is_of(e, case_id)), default=0)
+        rounds = (e for e in self.events if isinstance(e, RoundFinished) and e.case_id == case_id)
+        return tuple(e for e in rounds if e.stamp.attempt == last)
+
+    @property
+    def started(self) -> JobStarted | None:
+        """The first attempt's facts."""
+        return next((e for e in self.events if isinstance(e, JobStarted)), None)
+
+
+def run_references(context: RunContext, plan: Plan, audit: Audit, device: Device) -> Mapping[str, Reference]:
+    """The outputs of every source model, out of the store or by a job on the host."""
+    found: dict[str, Reference] = {}
+    for key, model in audit.models.items():
+        try:
+            found[key] = Reference(key, _reference(context, plan, key, model, device), None)
+        except Interrupted:
+            raise
+        except PhoneproofError as error:
+            found[key] = Reference(key, None, error)
+    return found
+
+
+def _reference(context: RunContext, plan: Plan, key: str, model: AuditedModel, device: Device) -> Path:
+    description = device.describe()
+    preprocess = plan.data.preprocess
+    store_key = cache_key(
+        {
+            "source": model.facts.sha256,
+            "inputs": to_dict(model.facts.inputs),
+            "samples": model.evaluation.digest,
+            "preprocess": None if preprocess is None else preprocess.digest,
+            "runtime": description.runtimes.get("source"),
+            "machine": description.environment.get("machine"),
+            "cpu_features": description.environment.get("cpu_features"),
+        }
+    )
+    step = f"reference/{key}"
+
+    def make() -> tuple[dict[str, Any], str]:
+        def fill(staging: Path) -> None:
+            inputs = JobInputs(plan, context.folder.work(step))
+            samples = inputs.set_for(model.evaluation.open(), model.facts.inputs)
+            files = _source_files(model, inputs)
+            build = RunnableBuild(f"{key}/source", "source", files, samples, None, {})
+            planned = plan_job([build], [Placement("cpu", False, 1)], None, limits_of(plan), {})
+            results = _run(context, step, device, planned, inputs.files)
+            infer = next(c for c in planned.cases if c.kind == "infer")
+            end = case_ends(planned.job, results.events)[infer.case_id]
+            if end.outcome != "passed":
+                raise _reference_error(key, end)
+            shutil.copyfile(results.outputs[infer.case_id], staging / OUTPUTS_FILE)
+            facts = {"samples": model.evaluation.count, "runtime": description.runtimes.get("source")}
+            (staging / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+
+        _, how = context.from_store("references", store_key, fill)
+        return {"store_key": store_key}, how
+
+    context.step(step, store_key, make)
+    entry = context.store.find("references", store_key)
+    if entry is None:
+        make()
+        entry = context.store.find("references", store_key)
+    if entry is None:
+        raise DeviceError("The reference's outputs vanished from the store.", where=str(context.store.root))
+    return entry / OUTPUTS_FILE
+
+
+def run_device(
+    context: RunContext,
+    plan: Plan,
+    audit: Audit,
+    builds: Sequence[FinishedBuild],
+    device: Device,
+    placements: Sequence[Placement],
+) -> DeviceRun:
+    """Run all that was built on one device. What the device loses is in the result, not raised."""
+    description = device.describe()
+    step = f"job/{description.device_id}"
+    inputs = JobInputs(plan, context.folder.work(step))
+    exact = {"x64quantprecision": "1"} if description.environment.get("int8_saturates") else {}
+    runnable = [_runnable(context, plan, audit, inputs, build, exact) for build in builds if build.manifest]
+    planned = plan_job(
+        runnable,
+        placements,
+        _benchmark_of(plan),
+        limits_of(plan),
+        _pairs_that_fit(builds, description),
+    )
+    try:
+        results = _run(context, step, device, planned, inputs.files)
+    except DeviceError as error:
+        events = device.events(planned.job.job_id, 0).events
+        return DeviceRun(description, planned, lost(planned.job, events), None, events, error)
+    ends = case_ends(planned.job, results.events)
+    return DeviceRun(description, planned, ends, results, results.events, None)
+
+
+def _run(
+    context: RunContext, step: str, device: Device, planned: PlannedJob, files: Mapping[str, Path]
+) -> JobResults:
+    """Submit the job and wait for its end. A job that this run finished before is only collected."""
+    kept = context.folder.outcome_of(step, planned.job.job_id) is not None
+    if not kept:
+        context.folder.say("step_started", step, key=planned.job.job_id)
+        context.observer.started(step)
+    job_id = device.submit(planned.job, files)
+    seen = 0
+    done = 0
+    total = len(planned.cases)
+    while True:
+        batch = device.events(job_id, seen)
+        seen += len(batch.events)
+        done += sum(isinstance(event, CaseFinished) for event in batch.events)
+        what = _what_runs(batch.events)
+        if what or batch.finished:
+            context.observer.progress(step, what or "finished", min(done, total), total)
+        if batch.finished:
+            break
+        if context.stop.is_set():
+            device.close()
+            raise Interrupted("The run was stopped.")
+        time.sleep(_POLL_S)
+    results = device.collect(job_id)
+    if not kept:
+        context.folder.finish(step, job_id, {"job_id": job_id})
+    context.observer.finished(step, "kept" if kept else "made")
+    return results
+
+
+def _what_runs(events: Sequence[Event]) -> str | None:
+    for event in reversed(events):
+        if isinstance(event, SampleStarted):
+            return f"{event.case_id}, sample {event.sample}"
+        if isinstance(event, RoundFinished):
+            return f"{event.case_id}, round {event.round + 1}"
+    return None
+
+
+def _runnable(
+    context: RunContext,
+    plan: Plan,
+    audit: Audit,
+    inputs: JobInputs,
+    build: FinishedBuild,
+    exact_options: Mapping[str, str],
+) -> RunnableBuild:
+    if build.manifest is None or build.folder is None:
+        raise ValueError(f"{build.wanted.build_id} was not built")
+    manifest = build.manifest
+    model = audit.models[build.wanted.model]
+    samples = model.evaluation
+    if plan.data.preprocess is None and any(tensor.scale is not None for tensor in manifest.inputs):
+        name = f"samples/evaluation/{build.wanted.build_id.replace('/', '@')}"
+        samples = store_samples(context, plan, "evaluation", manifest.inputs, name)
+    path = build.folder / manifest.model_file
+    reference = FileRef(manifest.model_file, manifest.sha256, manifest.size_bytes)
+    inputs.files[manifest.sha256] = path
+    return RunnableBuild(
+        build.wanted.build_id,
+        build.wanted.recipe.runtime,
+        ModelFiles(manifest.model_file, (reference,)),
+        inputs.set_for(samples.open(), manifest.inputs),
+        build.wanted.baseline,
+        exact_options if build.wanted.baseline is not None else {},
+    )
+
+
+def _source_files(model: AuditedModel, inputs: JobInputs) -> ModelFiles:
+    """The source model's files; with external data they lie together in a folder of their own."""
+    refs = model.facts.files
+    for ref in refs:
+        inputs.files[ref.sha256] = model.path.parent / ref.name
+    entry = refs[0].name
+    return ModelFiles(entry, refs)
+
+
+def _pairs_that_fit(builds: Sequence[FinishedBuild], description: DeviceDescription) -> dict[str, bool]:
+    """By memory: whether a build and its baseline may be loaded together on the device."""
+    memory = description.environment.get("memory_bytes")
+    if not isinstance(memory, int):
+        return {}
+    sizes = {b.wanted.build_id: b.manifest.size_bytes for b in builds if b.manifest}
+    return {
+        b.wanted.build_id: 10 * (sizes[b.wanted.build_id] + sizes[b.wanted.baseline]) < _PAIR_SHARE * memory
+        for b in builds
+        if b.manifest and b.wanted.baseline in sizes
+    }
+
+
+def limits_of(plan: Plan) -> Limits:
+    """The job's limits as the plan sets them."""
+    limits = plan.limits
+    return Limits(
+        load_timeout_ms=round(limits.load_timeout_s * 1_000),
+        sample_timeout_ms=round(limits.sample_timeout_s * 1_000),
+        round_timeout_ms=round(limits.round_timeout_s * 1_000),
+        memory_bytes=None if limits.memory_gb is None else int(limits.memory_gb * 1e9),
+        interruptions_at_one_place=1_000,
+    )
+
+
+def _benchmark_of(plan: Plan) -> BenchmarkSettings:
+    settings = plan.benchmark
+    return BenchmarkSettings(
+        settings.rounds,
+        settings.warmup_ms,
+        settings.visit_ms,
+        settings.max_runs_per_visit,
+        settings.pause_ms,
+    )
+
+
+def _reference_error(key: str, end: CaseEnd) -> DeviceError:
+    bad = end.bad
+    message = bad.error.message if bad is not None and bad.error is not None else None
+    return DeviceError(
+        "The source model did not run on every sample of the evaluation set.",
+        where=key,
+        next_step="Run the source model on that sample by hand; nothing can be compared without it.",
+        outcome=end.outcome,
+        cause=None if bad is None else bad.cause,
+        error=message,
+        samples=", ".join(map(str, sorted(end.bad_samples)[:10])) or None,
+    )
+
+
+def _is_of(event: Event, case_id: str) -> bool:
+    return getattr(event, "case_id", None) == case_id
