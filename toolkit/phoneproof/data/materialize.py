@@ -147,7 +147,7 @@ def _write(path: Path, content: object) -> None:
 
 @contextmanager
 def _events() -> Iterator[TextIO]:
-    """Standard output for progress alone: what else is printed, by native code too, goes to standard error."""
+    """Standard output for progress alone; what else is printed, by native code too, goes to stderr."""
     sys.stdout.flush()
     private = os.dup(1)
     os.dup2(2, 1)
@@ -171,6 +171,8 @@ def main(arguments: list[str]) -> int:
         request = read_request(path)
         out = Path(request.out)
         out.mkdir(parents=True, exist_ok=True)
+        for answer in ("result.json", "error.json"):  # of an earlier attempt
+            (out / answer).unlink(missing_ok=True)
         with _events() as events:
             result = carry_out(request, _reporter(events))
     except PhoneproofError as error:

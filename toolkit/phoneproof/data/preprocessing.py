@@ -219,7 +219,11 @@ class Preprocess:
             read["centre_crop"] = declared.items(raw["centre_crop"], f"{where}.centre_crop")
         if raw.get("resize") is not None:
             read["resize"] = _read_resize(raw["resize"], f"{where}.resize")
-        return cls(**read)
+        try:
+            return cls(**read)
+        except DataError as error:
+            place = where + (error.where or "").removeprefix("preprocess")
+            raise DataError(error.what, where=place, next_step=error.next_step) from None
 
 
 _CHOICES: Final[Mapping[str, type[StrEnum]]] = {

@@ -65,7 +65,7 @@ def content_digest(content: Content) -> str:
     hashed = hashlib.sha256()
     for name in sorted(content):
         array = content[name]
-        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        little = np.asarray(array, dtype=array.dtype.newbyteorder("<"))
         hashed.update(f"{len(name)}:{name}{little.dtype.str}{little.shape}".encode("utf-8", "surrogatepass"))
         hashed.update(little.tobytes())
     return hashed.hexdigest()

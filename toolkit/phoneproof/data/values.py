@@ -158,6 +158,7 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
     dtype or shape raises DataError: integers are never cast to float, since unscaled pixels hide there.
     """
     where = f"input {tensor.name!r}"
+    value = value.astype(value.dtype.newbyteorder("="), copy=False)
     if value.ndim == len(tensor.shape) and value.shape[0] == 1:
         value = value[0]
     if value.shape != tensor.shape[1:]:
@@ -177,7 +178,7 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
             where=where,
             next_step="Convert the data, or declare a preprocess if it holds pixels.",
         )
-    return np.ascontiguousarray(value, dtype=np.dtype(tensor.dtype).newbyteorder("<"))
+    return np.asarray(value, dtype=np.dtype(tensor.dtype).newbyteorder("<"), order="C")
 
 
 def _rounded(y: npt.NDArray[np.float64], dtype: str, where: str) -> Array:
