@@ -43,8 +43,8 @@ class MethodRequest:
 class CalibrationRequest:
     """samples: folder of the stored calibration set (data/store.py). count: the first so many; None for all.
 
-    preprocess: the plan's preprocessing, whose value map makes pixels into the model's input; None takes the
-    stored one. layout: of the model's image inputs; None takes the preprocessing's.
+    preprocess: as `Preprocess.to_dict` writes it; its value map makes stored pixels into the model's input.
+    None where values are stored. layout: of the model's image inputs; None takes the preprocessing's.
     threads: of the float pass; None for all cores.
     """
 

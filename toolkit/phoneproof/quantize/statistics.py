@@ -1,10 +1,11 @@
 """What values a tensor took: least, greatest and a histogram, in memory that does not grow.
 
-The width of a bin is always a power of two. Dividing a float32 by it is exact, so a value's bin never depends
-on rounding; and when a larger value comes, neighbouring bins merge in pairs until the range covers it, which
-puts every value seen before into exactly the bin that it would have had from the start. The result is
-therefore the same for every order of the samples, and for one pass or several added up. (A moving average of
-minimum and maximum, as LiteRT's quantizer keeps, is not: its ranges follow the last samples.)
+The width of a bin is always a power of two. Dividing a float32 by it is exact (but for values below 1e-38
+beside large ones, which count as zero), so a value's bin never depends on rounding; and when a larger value
+comes, neighbouring bins merge in pairs until the range covers it, which puts every value seen before into
+exactly the bin that it would have had from the start. The result is therefore the same for every order of the
+samples. (A moving average of minimum and maximum, as LiteRT's quantizer keeps, is not: its ranges follow the
+last samples.)
 """
 
 import math

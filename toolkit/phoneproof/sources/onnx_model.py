@@ -90,7 +90,8 @@ def content_sha256(path: Path) -> str:
     """SHA-256 of the model's content.
 
     Of the file's bytes where all weights are inside; with external data, of the sorted lines
-    `relative path NUL sha256 LF` of all files, so that the weights count too.
+    `relative path NUL sha256 LF` of all files, so that the weights count too (the model's own path is empty:
+    renaming it changes nothing).
     """
     read_header(path)
     return _hash(path, _external_files(_parse(path), path))
@@ -197,7 +198,7 @@ def _hash(path: Path, files: tuple[Path, ...]) -> str:
     if not files:
         return of_file(path)
     folder = path.parent.resolve()
-    lines = [(path.name, of_file(path)), *((f.relative_to(folder).as_posix(), of_file(f)) for f in files)]
+    lines = [("", of_file(path)), *((f.relative_to(folder).as_posix(), of_file(f)) for f in files)]
     text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(lines))
     return hashlib.sha256(text.encode()).hexdigest()
 
