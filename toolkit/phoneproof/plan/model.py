@@ -151,8 +151,10 @@ class Plan(Section):
         return place_text(self._origin.where, Lines(self._origin.text).line_of(place), place)
 
     def locate(self, path: str) -> Path:
-        """A path of the plan, absolute."""
-        return (self.folder / Path(path).expanduser()).absolute()
+        """A path of the plan, absolute. `~/` is the home folder; `./~` is a folder of that odd name."""
+        if path.startswith("~/"):
+            return Path.home() / path.removeprefix("~/")
+        return (self.folder / path).absolute()
 
     def declared_set(self, role: Role) -> DeclaredSet | None:
         """The set of that role with absolute paths, or None where the plan has none."""

@@ -69,6 +69,9 @@ def test_paths_start_from_the_folder_of_the_plan(tmp_path: Path, monkeypatch: py
     plan = read_plan(Path("project/phoneproof.toml"))
     assert plan.locate("a/b.onnx") == tmp_path / "project/a/b.onnx"
     assert plan.locate("/a/b.onnx") == Path("/a/b.onnx")
+    assert plan.locate("~/b.onnx") == Path.home() / "b.onnx"
+    assert plan.locate("./~/b.onnx") == tmp_path / "project/~/b.onnx"
+    assert plan.locate("~nobody/b.onnx") == tmp_path / "project/~nobody/b.onnx"
     declared = plan.declared_set("calibration")
     assert declared is not None
     assert declared.spec == set_specs.ImageFolder(
