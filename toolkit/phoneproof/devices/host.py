@@ -8,25 +8,37 @@ from pathlib import Path
 from subprocess import TimeoutExpired, run
 from threading import Event as ThreadEvent
 from threading import Thread
+from typing import Final
+
+from filelock import FileLock, Timeout
 
 from phoneproof.devices.device import DeviceDescription, EventBatch, JobResults
-from phoneproof.devices.job_folder import lay_out, read_results
-from phoneproof.devices.supervisor import HarnessCommand, supervise
-from phoneproof.errors import DeviceError
+from phoneproof.devices.job_folder import checked_text, lay_out, read_results
+from phoneproof.devices.supervisor import HarnessCommand, Supervisor
+from phoneproof.errors import BusyError, DeviceError, StorageError
 from phoneproof.protocol.attempts import next_attempt
-from phoneproof.protocol.event_files import EventTail, read_events
+from phoneproof.protocol.events import Event
 from phoneproof.protocol.job import Job
 from phoneproof.workers.worker import worker_environment
+
+_DESCRIBE_S: Final = 300.0
 
 
 @dataclass
 class _Running:
+    """A submitted job. events: all so far; its thread appends to them and no one else."""
+
     job: Job
     folder: Path
-    thread: Thread
-    tail: EventTail
+    lock: FileLock
+    events: list[Event] = field(default_factory=list)
+    thread: Thread | None = None
     stop: ThreadEvent = field(default_factory=ThreadEvent)
     failure: BaseException | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
 
 
 class HostDevice:
@@ -39,14 +51,22 @@ class HostDevice:
 
     def describe(self) -> DeviceDescription:
         """See Device."""
-        self._root.mkdir(parents=True, exist_ok=True)
         answer = self._root / "describe.json"
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            answer.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"The device's folder cannot be written: {error.strerror}.", where=str(self._root)
+            ) from error
         command = self._command.arguments(f"--describe={answer.resolve()}")
         environment = worker_environment(self._command.python_path)
         try:
-            done = run(command, env=environment, capture_output=True, timeout=120, check=False)
+            done = run(command, env=environment, capture_output=True, timeout=_DESCRIBE_S, check=False)
         except TimeoutExpired as error:
-            raise DeviceError("The host harness did not describe this machine in 120 s.") from error
+            raise DeviceError(
+                f"The host harness did not describe this machine in {_DESCRIBE_S:.0f} s."
+            ) from error
         if done.returncode != 0:
             tail = tuple(done.stderr.decode("utf-8", "replace").splitlines()[-20:])
             raise DeviceError(
@@ -62,49 +82,83 @@ class HostDevice:
         )
 
     def submit(self, job: Job, files: Mapping[str, Path]) -> str:
-        """See Device."""
+        """See Device. BusyError if another process runs this job in this folder."""
+        checked_text(job)
         running = self._jobs.get(job.job_id)
-        if running is not None and running.thread.is_alive():
+        if running is not None and running.alive:
             return job.job_id
         folder = self._root / job.job_id[:16]
-        lay_out(folder, job, files)
-        thread = Thread(target=self._run, args=(job.job_id,), daemon=True, name=f"host {job.job_id[:8]}")
-        started = _Running(job, folder, thread, EventTail(folder))
+        lock = _locked(folder)
+        try:
+            lay_out(folder, job, files)
+        except BaseException:
+            lock.release()
+            raise
+        started = _Running(job, folder, lock)
+        started.thread = Thread(target=_run, args=(started, self._command), daemon=True)
         self._jobs[job.job_id] = started
         started.thread.start()
         return job.job_id
 
     def events(self, job_id: str, after: int) -> EventBatch:
-        """See Device."""
+        """See Device. What ended the job's supervision is raised once all events are handed out."""
         running = self._known(job_id)
-        # Asked before reading: events written until the thread ended are then in what is read.
-        finished = not running.thread.is_alive()
-        if finished and running.failure is not None:
+        # Asked before looking: what came until the thread ended is then in `events`.
+        alive = running.alive
+        new = tuple(running.events[after:])
+        if alive or (new and running.failure is not None):
+            return EventBatch(new, False)
+        if running.failure is not None:
             raise running.failure
-        return EventBatch(tuple(running.tail.read()[after:]), finished)
+        finished = next_attempt(running.job, running.events) is None
+        if not finished and not new:
+            raise DeviceError("The job was stopped before its end.", where=f"host: {job_id[:16]}")
+        return EventBatch(new, finished)
 
     def collect(self, job_id: str) -> JobResults:
         """See Device."""
         running = self._known(job_id)
-        if running.thread.is_alive() or next_attempt(running.job, read_events(running.folder)) is not None:
+        if running.alive or next_attempt(running.job, running.events) is not None:
             raise DeviceError("The job is not finished.", where=f"host: {job_id[:16]}")
-        return read_results(running.folder)
+        return read_results(running.folder, running.job)
 
     def close(self) -> None:
         """See Device."""
         for running in self._jobs.values():
             running.stop.set()
         for running in self._jobs.values():
-            running.thread.join()
+            if running.thread is not None:
+                running.thread.join()
 
     def _known(self, job_id: str) -> _Running:
         if job_id not in self._jobs:
             raise DeviceError("The job was not submitted.", where=f"host: {job_id[:16]}")
         return self._jobs[job_id]
 
-    def _run(self, job_id: str) -> None:
-        running = self._jobs[job_id]
-        try:
-            supervise(running.folder, running.job, self._command, running.stop)
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that asks for events
-            running.failure = error
+
+def _locked(folder: Path) -> FileLock:
+    """The lock of a job's folder: two supervisors would both launch a runner."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "lock", timeout=0, thread_local=False)
+        lock.acquire()
+    except Timeout:
+        raise BusyError(
+            "Another phoneproof runs this job.", where=str(folder), next_step="Wait for its end."
+        ) from None
+    except OSError as error:
+        raise StorageError(
+            f"The job's folder cannot be made: {error.strerror}.",
+            where=str(folder),
+            next_step="Look at the free space and the permissions of this folder.",
+        ) from error
+    return lock
+
+
+def _run(running: _Running, command: HarnessCommand) -> None:
+    try:
+        Supervisor(running.folder, running.job, command, running.events.extend).run(running.stop)
+    except BaseException as error:  # noqa: BLE001 - handed to the thread that asks for events
+        running.failure = error
+    finally:
+        running.lock.release()

@@ -4,36 +4,40 @@ The runner is a process that may crash, hang or eat memory; this side only watch
 """
 
 import os
+import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as ThreadEvent
 from typing import Final
 
-from phoneproof.errors import ProtocolError
+from phoneproof.devices.event_follower import EventFollower, Patience
+from phoneproof.errors import StorageError
 from phoneproof.protocol.attempts import next_attempt
 from phoneproof.protocol.event_files import cut_torn_line, read_events
 from phoneproof.protocol.events import (
     ATTEMPTS_FILE,
     EVENTS_FOLDER,
     AttemptEnded,
-    CaseFinished,
-    CaseStarted,
     EndCause,
     Event,
-    Heartbeat,
-    SampleStarted,
+    FactValue,
     Stamp,
     event_line,
-    parse_events,
+    parse_event_file,
 )
-from phoneproof.protocol.job import BenchmarkCase, InferCase, Job
+from phoneproof.protocol.exit_codes import EXIT_STORAGE
+from phoneproof.protocol.job import Job
 from phoneproof.workers.watched import Ending, WatchedProcess, log_tail
 from phoneproof.workers.worker import worker_environment
 
 _POLL_S: Final = 0.05
+_LEAST_FREE_BYTES: Final = 2**20
+"""Below this no runner is launched: it would fail on its first events and outputs."""
+
+Sink = Callable[[Sequence[Event]], None]
 
 
 @dataclass(frozen=True)
@@ -51,126 +55,136 @@ class HarnessCommand:
         return [str(self.interpreter), "-m", "phoneproof.harness", parent, *extra, *arguments]
 
 
-def supervise(folder: Path, job: Job, command: HarnessCommand, stop: ThreadEvent) -> None:
-    """Launch the runner as often as the rule for attempts asks, until the job ends or `stop` is set."""
-    cut_torn_line(folder / ATTEMPTS_FILE)
-    while not stop.is_set():
-        attempt = next_attempt(job, read_events(folder))
-        if attempt is None:
-            return
-        _attempt(folder, job, command, attempt.number, stop)
+class Supervisor:
+    """One job in its folder. sink: given all events of the job once each, in their order, as they come."""
 
-
-def _attempt(folder: Path, job: Job, command: HarnessCommand, number: int, stop: ThreadEvent) -> None:
-    log = folder / "logs" / f"{number:04d}.txt"
-    events = _Follower(folder / EVENTS_FOLDER / f"{number:04d}.jsonl", job)
-    environment = worker_environment(command.python_path)
-    process = WatchedProcess(command.arguments(str(folder.resolve())), environment, log, folder)
-    garbage: str | None = None
-    try:
-        garbage = _watch(process, events, job, stop)
-    finally:
-        process.kill("interrupted")
-    ending = process.ending()
-    cut = events.cut_garbage()
-    cause: EndCause = "protocol" if garbage or (cut and ending.cause == "exited") else ending.cause
-    garbage = garbage or cut
-    _write_end(folder, number, cause, ending, garbage, log)
-
-
-def _watch(process: WatchedProcess, events: "_Follower", job: Job, stop: ThreadEvent) -> str | None:
-    """Until the process ends; what was wrong with its events, if it was that."""
-    while process.running:
-        time.sleep(_POLL_S)
-        if stop.is_set():
-            process.kill("interrupted")
-        try:
-            events.read()
-        except ProtocolError as error:
-            process.kill("interrupted")
-            return str(error)
-        memory = process.memory_bytes()
-        if job.limits.memory_bytes is not None and memory > job.limits.memory_bytes:
-            process.kill("low_memory")
-        if events.is_late():
-            process.kill("timed_out")
-    return None
-
-
-class _Follower:
-    """Reads an attempt's events as they come and knows how long the next may take."""
-
-    def __init__(self, path: Path, job: Job) -> None:
-        self._path = path
+    def __init__(self, folder: Path, job: Job, command: HarnessCommand, sink: Sink) -> None:
+        self._folder = folder
         self._job = job
-        self._read = 0
-        self._progress = time.monotonic()
-        self._limit_ms = job.limits.load_timeout_ms
+        self._command = command
+        self._sink = sink
 
-    def read(self) -> None:
-        """Take in new whole lines. ProtocolError for one that is no event."""
+    def run(self, stop: ThreadEvent) -> None:
+        """Launch the runner as often as the rule for attempts asks, until the job ends or `stop` is set.
+
+        StorageError when the disk refuses the files of either side: that says nothing about the case under
+        way, and launching again would only fail again. The same call goes on once there is room.
+        """
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        whole = data.rfind(b"\n") + 1
-        for event in parse_events(data[:whole], self._path.name):
-            self._take(event)
-        self._read += whole
+            recover(self._folder, self._job)
+            self._sink(read_events(self._folder))
+            while not stop.is_set():
+                attempt = next_attempt(self._job, read_events(self._folder))
+                if attempt is None:
+                    return
+                _require_space(self._folder)
+                self._attempt(attempt.number, stop)
+        except OSError as error:
+            raise _disk_refused(self._folder, error.strerror or str(error)) from error
 
-    def is_late(self) -> bool:
-        """Whether the step under way has used up its time."""
-        return (time.monotonic() - self._progress) * 1_000 > self._limit_ms
+    def _attempt(self, number: int, stop: ThreadEvent) -> None:
+        log = self._folder / "logs" / f"{number:04d}.txt"
+        follower = EventFollower(self._folder, number, self._job)
+        arguments = self._command.arguments(str(self._folder.resolve()))
+        environment = worker_environment(self._command.python_path)
+        process = WatchedProcess(arguments, environment, log, self._folder)
+        try:
+            self._watch(process, follower, stop)
+        finally:
+            process.kill("interrupted")
+            ending = process.ending()
+        was_killed_for_garbage = follower.garbage is not None
+        self._sink(follower.read())
+        follower.cut()
+        cause: EndCause = ending.cause
+        if was_killed_for_garbage or (follower.garbage is not None and ending.cause == "exited"):
+            cause = "protocol"
+        self._end(number, cause, ending, follower.garbage, log)
 
-    def cut_garbage(self) -> str | None:
-        """Cut the file before its first line that is no event, or its torn last one; what was cut."""
-        cut_torn_line(self._path)
-        if not self._path.exists():
-            return None
-        data = self._path.read_bytes()
-        kept = 0
-        for line in data.splitlines(keepends=True):
-            try:
-                parse_events(line, self._path.name)
-            except ProtocolError as error:
-                with self._path.open("r+b") as file:
-                    file.truncate(kept)
-                return str(error)
-            kept += len(line)
-        return None
+    def _watch(self, process: WatchedProcess, follower: EventFollower, stop: ThreadEvent) -> None:
+        patience = Patience(self._job)
+        limit = self._job.limits.memory_bytes
+        while process.running:
+            time.sleep(_POLL_S)
+            new = follower.read()
+            self._sink(new)
+            for event in new:
+                patience.take(event)
+            memory = process.memory_bytes()
+            if stop.is_set() or follower.garbage is not None:
+                process.kill("interrupted")
+            elif limit is not None and memory > limit:
+                process.kill("low_memory")
+            elif patience.is_over():
+                process.kill("timed_out")
+            process.trim_log()
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Heartbeat):
-            return
-        limits = self._job.limits
-        self._progress = time.monotonic()
-        if isinstance(event, CaseStarted):
-            case = self._job.case(event.case_id)
-            self._limit_ms = limits.load_timeout_ms
-            if isinstance(case, BenchmarkCase):
-                self._limit_ms = 2 * limits.load_timeout_ms + limits.round_timeout_ms + case.warmup_ms
-            elif isinstance(case, InferCase):
-                self._limit_ms = limits.load_timeout_ms + limits.sample_timeout_ms
-        elif isinstance(event, SampleStarted):
-            self._limit_ms = limits.sample_timeout_ms
-        elif isinstance(event, CaseFinished):
-            self._limit_ms = limits.load_timeout_ms
-        else:
-            self._limit_ms = max(limits.round_timeout_ms, limits.sample_timeout_ms)
+    def _end(self, number: int, cause: EndCause, ending: Ending, garbage: str | None, log: Path) -> None:
+        facts: dict[str, FactValue] = {"peak_bytes": ending.peak_bytes}
+        if garbage is not None:
+            facts["garbage"] = garbage
+        tail = log_tail(log) if cause != "interrupted" and ending.code != 0 else ()
+        if ending.cause == "exited" and ending.code == EXIT_STORAGE:
+            facts["storage"] = tail[-1] if tail else None
+            self._sink([_write_word(self._folder, number, "interrupted", ending, facts, tail)])
+            raise _disk_refused(self._folder, tail[-1] if tail else "the harness could not write its files")
+        self._sink([_write_word(self._folder, number, cause, ending, facts, tail)])
 
 
-def _write_end(
-    folder: Path, number: int, cause: EndCause, ending: Ending, garbage: str | None, log: Path
-) -> None:
-    stamp = Stamp(number, 0, time.monotonic_ns(), time.time_ns() // 1_000_000)
-    facts: dict[str, str | int | float | bool | None] = {"peak_bytes": ending.peak_bytes}
-    if garbage:
-        facts["garbage"] = garbage[:400]
-    tail = log_tail(log) if cause != "interrupted" and ending.code != 0 else ()
-    end = AttemptEnded("attempt_ended", stamp, cause, ending.code, ending.confidence, facts, tail)
+def recover(folder: Path, job: Job) -> None:
+    """Finish the files of attempts that this side did not see the end of: it was killed, or the machine was.
+
+    Cuts their torn lines and what is no event, and writes `interrupted` for each.
+    """
+    cut_torn_line(folder / ATTEMPTS_FILE)
+    ended = {event.stamp.attempt for event in _words(folder)}
+    for path in sorted((folder / EVENTS_FOLDER).glob("[0-9]*.jsonl")):
+        number = int(path.stem) if path.stem.isdigit() else None
+        if number is None or number in ended:
+            continue
+        follower = EventFollower(folder, number, job)
+        begun = bool(follower.read()) or follower.garbage is not None
+        follower.cut()
+        if begun:
+            facts: dict[str, FactValue] = {"garbage": follower.garbage} if follower.garbage else {}
+            _write_word(folder, number, "interrupted", None, facts, ())
+
+
+def _write_word(
+    folder: Path,
+    number: int,
+    cause: EndCause,
+    ending: Ending | None,
+    facts: Mapping[str, FactValue],
+    tail: tuple[str, ...],
+) -> AttemptEnded:
+    stamp = Stamp(number, len(_words(folder)), time.monotonic_ns(), time.time_ns() // 1_000_000)
+    code, confidence = (None, "high") if ending is None else (ending.code, ending.confidence)
+    word = AttemptEnded("attempt_ended", stamp, cause, code, confidence, facts, tail)
     with (folder / ATTEMPTS_FILE).open("ab") as file:
-        file.write(event_line(end).encode())
+        file.write(event_line(word).encode())
         file.flush()
         os.fsync(file.fileno())
+    return word
+
+
+def _words(folder: Path) -> tuple[AttemptEnded, ...]:
+    path = folder / ATTEMPTS_FILE
+    if not path.exists():
+        return ()
+    events = parse_event_file(path.read_bytes(), path.name, None)
+    return tuple(event for event in events if isinstance(event, AttemptEnded))
+
+
+def _require_space(folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < _LEAST_FREE_BYTES:
+        raise _disk_refused(folder, f"{free} bytes are free")
+
+
+def _disk_refused(folder: Path, reason: str) -> StorageError:
+    return StorageError(
+        f"The disk refused the files of a job: {reason.rstrip('.')}.",
+        where=str(folder),
+        next_step="Make room, or give the folder back its permissions, and run the same command again.",
+    )

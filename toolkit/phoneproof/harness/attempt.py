@@ -62,4 +62,8 @@ def measured(loaded: Loaded) -> Measured:
 
 def case_error(raised: BaseException) -> CaseError:
     """An exception as the protocol's error, its text cut to 4,000 characters."""
-    return CaseError(type(raised).__name__, str(raised)[:4_000])
+    try:
+        message = str(raised)
+    except Exception:  # noqa: BLE001 - the text of a vendor's exception may itself raise
+        message = "(its text cannot be read)"
+    return CaseError(type(raised).__name__, message[:4_000])

@@ -24,7 +24,7 @@ def benchmark(attempt: CurrentAttempt, case: BenchmarkCase) -> Done:
         return _in_process(attempt, case, sides[0], sides[1] if len(sides) > 1 else None)
     finally:
         for side in sides:
-            side.session.close()
+            side.close()
 
 
 class _Side:
@@ -47,10 +47,12 @@ def _in_process(
     if baseline is not None and case.baseline_samples is not None:
         a = _Side(attempt, case, baseline, case.baseline_samples)
     _run_rounds(attempt, case, b, a)
+    told = measured(candidate)
     return Done(
         replace(
-            measured(candidate),
-            peak_memory_bytes=None,
+            told,
+            # With the baseline in the same process nobody can say whose memory it is.
+            peak_memory_bytes=told.peak_memory_bytes if a is None else None,
             first_ms=b.first_ms,
             baseline_first_ms=a.first_ms if a else None,
             clock_resolution_ns=clock_resolution_ns(),

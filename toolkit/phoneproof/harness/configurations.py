@@ -3,7 +3,8 @@
 import ctypes
 import gc
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from phoneproof.harness.machine import PeakMemory
@@ -20,6 +21,13 @@ class Loaded:
         self.session = session
         self.load_ms = load_ms
         self.memory = memory
+
+    def close(self) -> None:
+        """Give the memory back. What the runtime raises goes to the log: the cases it ran are done."""
+        try:
+            self.session.close()
+        except Exception:  # noqa: BLE001 - a runtime may raise anything
+            traceback.print_exc()
 
 
 def load_configuration(
@@ -43,9 +51,7 @@ def load_configuration(
 
 def model_path(model: ModelFiles, files: Path) -> Path:
     """Path of a one-file model, or of the folder `entry` that the device laid out."""
-    if len(model.files) == 1 and model.files[0].name == model.entry:
-        return file_path(files, model.files[0])
-    return files / model.entry
+    return files / model.entry if model.is_folder else file_path(files, model.files[0])
 
 
 class OneAtATime:
@@ -65,11 +71,17 @@ class OneAtATime:
             self._id = configuration.configuration_id
         return self._loaded
 
+    def keep_only(self, configuration_ids: Collection[str]) -> None:
+        """Close what is loaded unless it is one of these."""
+        if self._id not in configuration_ids:
+            self.clear()
+
     def clear(self) -> None:
         """Close what is loaded."""
-        if self._loaded is not None:
-            self._loaded.session.close()
+        loaded = self._loaded
         self._loaded = self._id = None
+        if loaded is not None:
+            loaded.close()
         gc.collect()
 
 

@@ -1,10 +1,13 @@
 """An infer case: a range of samples, one at a time, outputs kept in the order they come."""
 
+from phoneproof.errors import StorageError
 from phoneproof.harness.attempt import CurrentAttempt, Done, case_error, measured
+from phoneproof.harness.configurations import Loaded
 from phoneproof.harness.event_log import UNSTAMPED
-from phoneproof.protocol.events import OUTPUTS_FOLDER, SampleFailed, SampleStarted
+from phoneproof.harness.own_files import leave_for_storage
+from phoneproof.protocol.events import OUTPUTS_FOLDER, CaseError, SampleFailed, SampleStarted
 from phoneproof.protocol.job import InferCase
-from phoneproof.protocol.outputs import OutputWriter, apply_keep, missing_samples
+from phoneproof.protocol.outputs import OutputWriter, Tensors, apply_keep, missing_samples
 
 
 def infer(attempt: CurrentAttempt, case: InferCase, next_sample: int, bad: frozenset[int]) -> Done | None:
@@ -13,28 +16,61 @@ def infer(attempt: CurrentAttempt, case: InferCase, next_sample: int, bad: froze
     None when too many samples are bad: the rule for attempts has then ended the case.
     """
     loaded = attempt.one_at_a_time.get(attempt.job.configuration(case.configuration))
+    if case.keep.kind == "none":
+        return Done(measured(loaded)) if _run(attempt, case, next_sample, bad, loaded, None) else None
+    path = attempt.folder / OUTPUTS_FOLDER / f"{case.case_id}.bin"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        next_sample = min(missing_samples(path, case.first, next_sample, bad), default=next_sample)
+        with OutputWriter(path, next_sample) as writer:
+            if not _run(attempt, case, next_sample, bad, loaded, writer):
+                return None
+            return Done(measured(loaded), writer.close())
+    except (StorageError, OSError) as error:
+        # Nothing of a runtime comes here: _run keeps what a runtime raises.
+        leave_for_storage(error)
+
+
+def _run(
+    attempt: CurrentAttempt,
+    case: InferCase,
+    next_sample: int,
+    bad: frozenset[int],
+    loaded: Loaded,
+    writer: OutputWriter | None,
+) -> bool:
+    """Each sample that is left; False when too many are bad."""
     reader = attempt.reader(case.samples)
-    writer: OutputWriter | None = None
-    if case.keep.kind != "none":
-        (attempt.folder / OUTPUTS_FOLDER).mkdir(exist_ok=True)
-        path = attempt.folder / OUTPUTS_FOLDER / f"{case.case_id}.bin"
-        lost = missing_samples(path, case.first, next_sample, bad)
-        next_sample = min(lost, default=next_sample)
-        writer = OutputWriter(path, next_sample)
     failed = len(bad)
     for sample in range(next_sample, case.first + case.count):
         if sample in bad:
             continue
         attempt.log.write(SampleStarted("sample_started", UNSTAMPED, case.case_id, sample), sync=False)
+        error: CaseError | None
         try:
-            outputs = tuple(loaded.session.prepare(reader.read(sample))())
+            outputs = loaded.session.prepare(reader.read(sample))()
+            kept = apply_keep(case.keep, tuple(outputs))
         except Exception as raised:  # noqa: BLE001 - a runtime may raise anything; it is the sample's outcome
             error = case_error(raised)
+        else:
+            attempt.log.leave_if_forked()
+            error = _append(writer, sample, kept)
+        if error is not None:
             attempt.log.write(SampleFailed("sample_failed", UNSTAMPED, case.case_id, sample, error))
             failed += 1
             if failed >= attempt.job.limits.bad_samples_per_case:
-                return None
-            continue
-        if writer is not None:
-            writer.append(sample, apply_keep(case.keep, outputs))
-    return Done(measured(loaded), writer.close() if writer is not None else None)
+                return False
+    return True
+
+
+def _append(writer: OutputWriter | None, sample: int, kept: Tensors) -> CaseError | None:
+    """Store what is kept of a sample; the error if it is nothing that can be stored (no array, no dtype)."""
+    if writer is None:
+        return None
+    try:
+        writer.append(sample, kept)
+    except StorageError:
+        raise
+    except Exception as raised:  # noqa: BLE001 - an answer may be anything; it is the sample's outcome
+        return case_error(raised)
+    return None

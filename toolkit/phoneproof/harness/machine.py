@@ -61,6 +61,15 @@ def clock_resolution_ns() -> int:
     return smallest
 
 
+def no_core_files() -> None:
+    """A runtime's crash leaves no core file: it would hold the model and the samples, gigabytes at times."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
 class PeakMemory:
     """Highest resident memory above the start, in bytes; None where the kernel does not tell."""
 

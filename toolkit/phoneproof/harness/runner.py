@@ -4,8 +4,8 @@ import platform
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
-from phoneproof.errors import RuntimeUnavailableError
 from phoneproof.harness.attempt import CurrentAttempt, Done, case_error, measured
 from phoneproof.harness.benchmark_case import benchmark
 from phoneproof.harness.event_log import UNSTAMPED, EventLog
@@ -14,7 +14,6 @@ from phoneproof.harness.machine import environment, resident_bytes
 from phoneproof.protocol.attempts import PendingCase, bad_samples, next_attempt
 from phoneproof.protocol.event_files import read_events
 from phoneproof.protocol.events import (
-    CaseError,
     CaseFinished,
     CaseStarted,
     Heartbeat,
@@ -31,7 +30,7 @@ from phoneproof.protocol.job import (
     configurations_of,
     read_job,
 )
-from phoneproof.runtimes.registry import open_runtime
+from phoneproof.runtimes.registry import installed_version
 
 
 def run_job(folder: Path, runtime_modules: Mapping[str, str]) -> None:
@@ -42,23 +41,23 @@ def run_job(folder: Path, runtime_modules: Mapping[str, str]) -> None:
     if following is None:
         return
     attempt = CurrentAttempt(job, folder, runtime_modules, EventLog(folder, following.number))
-    versions = _runtime_versions(job, runtime_modules)
+    versions = _runtime_versions(job)
     facts = environment()
     begun = JobStarted("job_started", UNSTAMPED, ProtocolVersion(), job.job_id, facts, versions)
     attempt.log.write(begun)
     stop_heartbeat = _start_heartbeat(attempt)
     bad = bad_samples(job, before)
     not_loaded: set[str] = set()
-    try:
-        for pending in following.cases:
-            case = job.case(pending.case_id)
-            if not_loaded.isdisjoint(configurations_of(case)):
-                passed = _run(attempt, case, pending, frozenset(bad.get(case.case_id, ())))
-                if isinstance(case, LoadCase) and not passed:
-                    not_loaded.add(case.configuration)
-    finally:
-        stop_heartbeat()
-        attempt.one_at_a_time.clear()
+    for pending in following.cases:
+        case = job.case(pending.case_id)
+        if not_loaded.isdisjoint(configurations_of(case)):
+            # Closed between cases, so that a crash of one configuration's close is not the next one's crash.
+            attempt.one_at_a_time.keep_only(configurations_of(case))
+            passed = _run(attempt, case, pending, frozenset(bad.get(case.case_id, ())))
+            if isinstance(case, LoadCase) and not passed:
+                not_loaded.add(case.configuration)
+    attempt.one_at_a_time.clear()
+    stop_heartbeat()
     attempt.log.write(JobFinished("job_finished", UNSTAMPED))
     attempt.log.close()
 
@@ -67,25 +66,17 @@ def _run(attempt: CurrentAttempt, case: Case, pending: PendingCase, bad: frozens
     """One case from its start event to its end event; whether it passed."""
     attempt.open_case = case.case_id
     attempt.log.write(CaseStarted("case_started", UNSTAMPED, case.case_id, pending.next_sample))
-    error: CaseError | None = None
-    done: Done | None = None
     try:
-        done = _execute(attempt, case, pending, bad)
-        if done is None:
-            return False
+        done, error = _execute(attempt, case, pending, bad), None
     except Exception as raised:  # noqa: BLE001 - a runtime may raise anything; it is the case's outcome
-        error = case_error(raised)
-    finished = done or Done(Measured())
+        done, error = Done(Measured()), case_error(raised)
+    if done is None:
+        attempt.open_case = None
+        return False
+    outcome: Literal["passed", "failed"] = "failed" if error else "passed"
+    case_id, measurements = case.case_id, done.measured
     attempt.log.write(
-        CaseFinished(
-            "case_finished",
-            UNSTAMPED,
-            case.case_id,
-            "failed" if error else "passed",
-            error,
-            finished.measured,
-            finished.output,
-        )
+        CaseFinished("case_finished", UNSTAMPED, case_id, outcome, error, measurements, done.output)
     )
     attempt.open_case = None
     return error is None
@@ -99,14 +90,17 @@ def _execute(attempt: CurrentAttempt, case: Case, pending: PendingCase, bad: fro
     return benchmark(attempt, case)
 
 
-def _runtime_versions(job: Job, modules: Mapping[str, str]) -> dict[str, str]:
-    """Version of each runtime that the job names and this machine has."""
+def _runtime_versions(job: Job) -> dict[str, str]:
+    """Version of each runtime that the job names and this machine has.
+
+    Nothing of a runtime is imported for it: one that crashes or hangs at import must do so inside the load
+    case of its own configurations.
+    """
     versions = {"python": platform.python_version()}
     for name in sorted({c.runtime for c in job.configurations}):
-        try:
-            versions[name] = open_runtime(name, modules).version
-        except RuntimeUnavailableError:
-            continue
+        version = installed_version(name)
+        if version is not None:
+            versions[name] = version
     return versions
 
 

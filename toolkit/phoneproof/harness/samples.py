@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phoneproof.errors import ProtocolError
-from phoneproof.protocol.job import FileRef, RawInput, SampleSet, TableInput
+from phoneproof.protocol.job import FileRef, RawInput, SampleSet, TableInput, stored_path
 
 
 def file_path(files: Path, ref: FileRef) -> Path:
     """Where a job's file lies below its folder of files."""
-    return files / ref.sha256 / ref.name
+    return files / stored_path(ref)
 
 
 class SampleReader:
@@ -51,7 +51,8 @@ class _InputReader:
         before = self._ends[shard - 1] if shard else 0
         stored = self._shards[shard][index - before]
         if isinstance(self._input, RawInput):
-            return np.ascontiguousarray(stored)
+            # A copy: a runtime that writes into its input must not crash on the mapped file.
+            return np.array(stored, order="C")
         return look_up(stored, self._table, self._input.layout).reshape(self._input.shape)
 
 

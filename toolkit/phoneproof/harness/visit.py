@@ -11,13 +11,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from json import dumps, loads
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from phoneproof.harness.benchmark import Pace, first_ms, no_garbage_collection, time_visit, warm_up
 from phoneproof.harness.configurations import load_configuration
+from phoneproof.harness.own_files import leave_for_storage
 from phoneproof.harness.samples import SampleReader
 from phoneproof.protocol.job import BenchmarkCase, read_job
-from phoneproof.protocol.work import RESULT_FILE, Progress, run_worker
+from phoneproof.protocol.work import ERROR_FILE, PARENT_VARIABLE, RESULT_FILE, Progress, run_worker
+
+
+class VisitError(Exception):
+    """What a runtime raised in the process of a visit."""
 
 
 class ProcessVisit:
@@ -46,17 +51,20 @@ class ProcessVisit:
         self.operators: Mapping[str, int] | None = None
 
     def __call__(self) -> tuple[int, ...]:
-        self._work.mkdir(parents=True, exist_ok=True)
-        (self._work / RESULT_FILE).unlink(missing_ok=True)
         request = self._work / "request.json"
         pace = asdict(self.pace) if self.pace else None
-        request.write_text(dumps({**self._request, "pace": pace}), encoding="utf-8")
-        done = subprocess.run([sys.executable, "-m", "phoneproof.harness.visit", str(request)], check=False)
-        if done.returncode < 0:
-            _die_of(-done.returncode)
+        try:
+            self._work.mkdir(parents=True, exist_ok=True)
+            for stale in (RESULT_FILE, ERROR_FILE):
+                (self._work / stale).unlink(missing_ok=True)
+            request.write_text(dumps({**self._request, "pace": pace}), encoding="utf-8")
+        except OSError as error:
+            leave_for_storage(error)
+        command = [sys.executable, "-m", "phoneproof.harness.visit", str(request)]
+        environment = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
+        done = subprocess.run(command, env=environment, check=False)
         if done.returncode != 0:
-            error = loads((self._work / "error.json").read_text(encoding="utf-8"))
-            raise RuntimeError(error["what"])
+            self._end_as(done.returncode)
         result = loads((self._work / RESULT_FILE).read_text(encoding="utf-8"))
         self.pace = Pace(**result["pace"])
         self.first_ms = self.first_ms if self.first_ms is not None else result["first_ms"]
@@ -64,12 +72,17 @@ class ProcessVisit:
         self.operators = result["operators"]
         return tuple(result["times_ns"])
 
-
-def _die_of(number: int) -> None:
-    """End as the visit's process did, so that the supervisor sees the cause."""
-    if number != signal.SIGKILL:
-        signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+    def _end_as(self, code: int) -> NoReturn:
+        """Raise what the visit raised, or end as its process did, so that the supervisor sees the cause."""
+        error = self._work / ERROR_FILE
+        if code > 0 and error.exists():
+            raise VisitError(loads(error.read_text(encoding="utf-8"))["what"])
+        if code > 0:
+            os._exit(code)
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        raise VisitError(f"The visit ended with signal {-code}.")
 
 
 def visit(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:

@@ -52,6 +52,8 @@ def session_options(request: LoadRequest, level: ort.GraphOptimizationLevel) -> 
     for name, value in request.options.items():
         if name not in _CONFIG_ENTRIES:
             raise ValueError(f"onnxruntime has no option {name!r}; known: {', '.join(_CONFIG_ENTRIES)}")
+        if value not in ("0", "1"):
+            raise ValueError(f"the option {name!r} is '0' or '1', not {value!r}")
         options.add_session_config_entry(_CONFIG_ENTRIES[name], value)
     return options
 

@@ -1,6 +1,7 @@
 """Which runtimes the host harness can load, by name. Modules are imported only when a job names them."""
 
 import importlib
+import importlib.metadata
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,6 +12,19 @@ RUNTIME_MODULES: Final[Mapping[str, str]] = {
     "onnxruntime": "phoneproof.runtimes.onnxruntime_cpu:runtime",
     "source": "phoneproof.runtimes.source:runtime",
 }
+
+_PACKAGES: Final[Mapping[str, str]] = {"onnxruntime": "onnxruntime", "source": "onnxruntime"}
+"""Package that executes, for each runtime."""
+
+
+def installed_version(name: str) -> str | None:
+    """Version of the package that executes, without importing it; None if it is unknown or not installed."""
+    if name not in _PACKAGES:
+        return None
+    try:
+        return importlib.metadata.version(_PACKAGES[name])
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def open_runtime(name: str, modules: Mapping[str, str] = RUNTIME_MODULES) -> Runtime:

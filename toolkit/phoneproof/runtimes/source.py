@@ -13,7 +13,7 @@ from phoneproof.runtimes.runtime import LoadRequest, Runtime, Session
 
 def runtime() -> Runtime:
     """The reference for ONNX sources."""
-    return Runtime("source", f"onnxruntime {ort.__version__}", load)
+    return Runtime("source", ort.__version__, load)
 
 
 def load(request: LoadRequest) -> Session:
