@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +372,29 @@ def _store_in_another_process(root: str, folder: str, barrier: Any, queue: Any) 
         opened, range(40), target(Path(root), stretch(4, 4)), lambda stage, *_: writes.append(stage)
     )
     queue.put((store.digest, "write" in writes))
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_a_set_larger_than_memory_is_streamed(tmp_path: Path, kind: str) -> None:
+    """48 MiB of values must not raise the peak of allocated memory by more than a few samples."""
+    path = tmp_path / f"x.{kind}"
+    values = np.zeros((48, 256, 1024), np.float32)
+    if kind == "npz":
+        np.savez_compressed(path, image=values)
+    else:
+        np.save(path, values)
+    del values
+    opened = open_set(set_from_dict({"kind": kind, "path": str(path)}), ["image"])
+    tracemalloc.start()
+    try:
+        store = materialize(opened, range(48), target(tmp_path, None, tensor((1, 256, 1024)), threads=2))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert store.count == 48
+    assert peak < 16 * 1024 * 1024
+    shutil.rmtree(store.path)
+    path.unlink()
 
 
 class TestTwoProcesses:
