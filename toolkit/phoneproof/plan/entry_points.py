@@ -16,7 +16,11 @@ def check_entry_point(entry_point: str, folder: Path, where: str) -> None:
     its names while it runs, passes: only the worker that imports it can tell.
     """
     module, _, function = entry_point.partition(":")
-    source = _source_file(module, folder, where)
+    try:
+        source = _source_file(module, folder, where)
+    except OSError as error:
+        what = f"The module {module[:80]!r} cannot be looked for: {error.strerror}."
+        raise PlanError(what, where=where, next_step="Correct its name.") from None
     if source is None:
         return
     try:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from phoneproof.data.file_sets import IMAGE_SUFFIXES
-from phoneproof.errors import CommandLineError
+from phoneproof.data.file_sets import IMAGE_SUFFIXES, FileSet, open_image_folder
+from phoneproof.data.set_specs import ImageFolder
+from phoneproof.errors import CommandLineError, DataError
 
 CALIBRATION_NAMES: Final = ("calibration", "calib", "train", "training")
 EVALUATION_NAMES: Final = ("evaluation", "eval", "val", "validation", "test")
@@ -64,43 +65,51 @@ def _folder(path: Path) -> FoundData:
         said = [f"{calibration.name} is taken for calibration and {evaluation[0].name} for evaluation."]
         if len(evaluation) > 1:
             said.append(f"Not used: {', '.join(one.name for one in evaluation[1:])}.")
-        for one in (calibration, evaluation[0]):
-            _counted(one)
+        _listed(calibration)
         return FoundData(
             {"kind": "image_folder", "path": str(calibration)},
             {"kind": "image_folder", "path": str(evaluation[0])},
             tuple(said),
             True,
-            _classes(evaluation[0]),
+            _classes(_listed(evaluation[0])),
         )
     only = evaluation[0] if evaluation else calibration
-    if only is not None and any(_images_in(one) for one in inner.values() if one != only):
+    if only is not None and any(has_image(one) for one in inner.values() if one != only):
         only = None  # a class may be called train or test
     whole = only or path
     said = [] if only is None else [f"Of the sub-folders only {only.name} is used."]
+    listed = _listed(whole)
     keys: Keys = {"kind": "image_folder", "path": str(whole)}
-    return _parted(keys, _counted(whole), "images", said, True, _classes(whole))
+    return _parted(keys, len(listed.entries), "images", said, True, _classes(listed))
 
 
-def _images_in(folder: Path) -> int:
-    count = 0
-    for _, folders, files in os.walk(folder):
+def _listed(folder: Path) -> FileSet:
+    try:
+        return open_image_folder(ImageFolder("image_folder", str(folder)))
+    except DataError as error:
+        raise _no_data(folder, _sentence(error.what), error.next_step or "") from None
+
+
+def _classes(listed: FileSet) -> int | None:
+    return None if listed.class_names is None else len(listed.class_names)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def has_image(folder: Path) -> bool:
+    """Whether there is one image; the walk ends at it, however large the folder is.
+
+    A link to a folder counts as one: links may form loops, so they are followed only where all is listed.
+    """
+    for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        count += sum(1 for f in files if Path(f).suffix.lower() in IMAGE_SUFFIXES and not f.startswith("."))
-    return count
-
-
-def _counted(folder: Path) -> int:
-    count = _images_in(folder)
-    if count == 0:
-        step = f"Images end in {', '.join(sorted(IMAGE_SUFFIXES))}."
-        raise _no_data(folder, "The folder holds no images.", step)
-    return count
-
-
-def _classes(folder: Path) -> int | None:
-    names = [one for one in folder.iterdir() if one.is_dir() and not one.name.startswith((".", "__MACOSX"))]
-    return len(names) or None
+        if any(Path(name).suffix.lower() in IMAGE_SUFFIXES and not name.startswith(".") for name in files):
+            return True
+        if any(Path(place, name).is_symlink() for name in folders):
+            return True
+    return False
 
 
 def _parted(
@@ -167,4 +176,4 @@ def _npy(path: Path) -> FoundData:
     return _parted({"kind": "npy", "path": str(path)}, None, "samples", [], False, None)
 
 
-__all__ = ["FoundData", "Keys", "find_data"]
+__all__ = ["FoundData", "Keys", "find_data", "has_image"]

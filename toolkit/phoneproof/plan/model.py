@@ -55,7 +55,7 @@ class Origin:
 
     folder: Path
     where: str = field(default="plan", compare=False)
-    text: str | None = field(default=None, compare=False)
+    lines: Lines = field(default_factory=lambda: Lines(None), compare=False)
 
 
 class Plan(Section):
@@ -75,7 +75,14 @@ class Plan(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         refuse(
-            self, [*self._models_twice(), *self._unknown_models(), *self._devices_twice(), *self._accuracy()]
+            self,
+            [
+                *self._models_twice(),
+                *self._unknown_models(),
+                *self._devices_twice(),
+                *self._accuracy(),
+                *self._labels(),
+            ],
         )
         refuse(self, self._builds_twice())
         return self
@@ -125,21 +132,22 @@ class Plan(Section):
         if self.gates.accuracy_drop_max is not None and not self.task.metrics:
             step = "Add [task] metrics, for example kind = 'classification' and metrics = ['top1']."
             problems.append((("gates", "accuracy_drop_max"), "A limit for accuracy, but no metric.", step))
-        one = self.data.evaluation
-        unlabelled = {"csv": "label_column", "npy": "labels_path"}
-        built_in = [m for m in self.task.metrics if m in BUILT_IN_METRICS]
-        if (
-            built_in
-            and isinstance(one, CsvSection | NpySection)
-            and getattr(one, unlabelled[one.kind]) is None
-        ):
-            what = f"{built_in[0]!r} needs labels, and the evaluation set names none."
-            problems.append((("data", "evaluation"), what, f"Add {unlabelled[one.kind]} = ..."))
         classes = len(self.data.classes)
         if "top5" in self.task.metrics and 0 < classes <= 5:
             what = f"top5 of {classes} classes is always right."
             problems.append((("task", "metrics"), what, "Remove 'top5'."))
         return problems
+
+    def _labels(self) -> list[Problem]:
+        evaluation = self.data.evaluation
+        built_in = [m for m in self.task.metrics if m in BUILT_IN_METRICS]
+        if not built_in or not isinstance(evaluation, CsvSection | NpySection):
+            return []
+        key = "label_column" if isinstance(evaluation, CsvSection) else "labels_path"
+        if getattr(evaluation, key) is not None:
+            return []
+        what = f"{built_in[0]!r} needs labels, and the evaluation set names none."
+        return [(("data", "evaluation"), what, f"Add {key} = ...")]
 
     @property
     def folder(self) -> Path:
@@ -148,7 +156,7 @@ class Plan(Section):
 
     def where(self, *place: str | int) -> str:
         """The place of a key as messages write it: `phoneproof.toml:12: builds #2.recipe`."""
-        return place_text(self._origin.where, Lines(self._origin.text).line_of(place), place)
+        return place_text(self._origin.where, self._origin.lines.line_of(place), place)
 
     def locate(self, path: str) -> Path:
         """A path of the plan, absolute. `~/` is the home folder; `./~` is a folder of that odd name."""
@@ -250,7 +258,7 @@ def _checked(content: dict[str, Any], where: str, folder: Path, text: str | None
         plan = Plan.model_validate_json(json.dumps(_written_out(content)))
     except ValidationError as error:
         raise plan_error(where, mistakes_of(error, Plan), text) from None
-    plan._origin = Origin(folder, where, text)
+    plan._origin = Origin(folder, where, Lines(text))
     return plan
 
 

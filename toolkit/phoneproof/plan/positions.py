@@ -1,6 +1,7 @@
 """The line on which a key of a TOML text stands."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import tomlkit
@@ -12,6 +13,10 @@ _MARK: Final = "\x00here\x00"
 """TOML forbids NUL, so no plan holds this."""
 
 
+LARGEST_TEXT: Final = 50_000
+"""Longer texts get no lines: tomlkit needs 26 s for 50 lines of a megabyte. 1,000 class names are 20 kB."""
+
+
 class Lines:
     """Where the keys of one text stand.
 
@@ -20,10 +25,15 @@ class Lines:
     """
 
     def __init__(self, text: str | None) -> None:
+        self._text = text if text and len(text) <= LARGEST_TEXT else ""
+
+    @cached_property
+    def _document(self) -> tomlkit.TOMLDocument:
+        """Parsed when the first line is asked for: a right plan needs none."""
         try:
-            self._document = tomlkit.parse(text or "")
+            return tomlkit.parse(self._text)
         except TOMLKitError:
-            self._document = tomlkit.document()
+            return tomlkit.document()
 
     def line_of(self, place: Sequence[str | int]) -> int | None:
         """The line, counted from 1, of the key at `place`, or of the nearest key above it that has one."""

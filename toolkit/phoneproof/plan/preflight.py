@@ -14,6 +14,7 @@ from phoneproof.errors import (
     PhoneproofError,
     PlanError,
     RequestError,
+    SourceModelError,
     StorageError,
     ToolchainError,
 )
@@ -27,7 +28,9 @@ from phoneproof.plan.data_section import (
     Role,
 )
 from phoneproof.plan.entry_points import check_entry_point
+from phoneproof.plan.found_data import has_image
 from phoneproof.plan.model import Plan
+from phoneproof.plan.sections import ModelSection
 from phoneproof.plan.values import ENTRY_POINT
 from phoneproof.plan.wording import nearest
 from phoneproof.recipes.onnx_header import read_header
@@ -95,6 +98,9 @@ def _models(plan: Plan) -> Iterator[PhoneproofError]:
                 read_header(plan.locate(model.source))
         except RequestError as error:
             yield _at(where, error)
+        except OSError as error:
+            what = f"The source model cannot be read: {error.strerror}."
+            yield SourceModelError(what, where=where, next_step="Correct the path of the model.")
 
 
 def _at(where: str, error: RequestError) -> RequestError:
@@ -140,7 +146,7 @@ def _check_set(plan: Plan, section: AnySet, role: Role) -> None:
             check_entry_point(section.function, plan.locate(section.folder), place)
         case ImageFolderSection():
             folder = _existing(plan, section.path, where, folder=True)
-            if not _has_image(folder):
+            if not has_image(folder):
                 step = f"Images end in {', '.join(sorted(IMAGE_SUFFIXES))}."
                 raise DataError("The folder holds no images.", where=f"{where}: {folder}", next_step=step)
         case CsvSection():
@@ -161,10 +167,10 @@ def _existing(plan: Plan, path: str, where: str, *, folder: bool = False) -> Pat
         if located.parent.is_dir():
             step += f" {_neighbours(located)}"
         raise DataError("It does not exist.", where=f"{where}: {located}", next_step=step.rstrip())
-    if folder != located.is_dir():
-        what, step = ("a folder", "a file") if not folder else ("a file", "a folder")
+    if not (located.is_dir() if folder else located.is_file()):
+        wanted = "folder" if folder else "file"
         raise DataError(
-            f"It is {what}, not {step}.", where=f"{where}: {located}", next_step="Set kind or path right."
+            f"It is no {wanted}.", where=f"{where}: {located}", next_step="Set kind or path right."
         )
     return located
 
@@ -173,15 +179,6 @@ def _neighbours(path: Path) -> str:
     names = [entry.name for entry, _ in zip(path.parent.iterdir(), range(1000), strict=False)]
     said = nearest(path.name, names)
     return said if said.startswith("Did") else ""
-
-
-def _has_image(folder: Path) -> bool:
-    """Whether there is one image; the walk ends at it, however large the folder is."""
-    for _, folders, files in os.walk(folder, followlinks=False):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        if any(Path(name).suffix.lower() in IMAGE_SUFFIXES and not name.startswith(".") for name in files):
-            return True
-    return any(entry.is_symlink() and entry.is_dir() for entry in folder.iterdir())
 
 
 def _check_start(path: Path, magic: bytes, expected: str, where: str) -> None:
@@ -238,11 +235,7 @@ def _disk(plan: Plan, out: Path, free_bytes: Callable[[Path], int]) -> Iterator[
     folder = out.absolute()
     while not folder.exists():
         folder = folder.parent
-    sizes = {
-        model.name: plan.locate(model.source).stat().st_size
-        for model in plan.models
-        if not model.is_entry_point and plan.locate(model.source).is_file()
-    }
+    sizes = {model.name: _size_bytes(plan, model) for model in plan.models}
     needed = (
         sum(sizes.values()) + sum(sizes.get(b.model.name, 0) for b in plan.planned_builds()) + _SPARE_BYTES
     )
@@ -259,3 +252,11 @@ def _disk(plan: Plan, out: Path, free_bytes: Callable[[Path], int]) -> Iterator[
         yield StorageError(
             "The folder cannot be written to.", where=str(folder), next_step="Choose another with --out."
         )
+
+
+def _size_bytes(plan: Plan, model: ModelSection) -> int:
+    """Size of the model file; 0 where it is no readable file, which is told elsewhere."""
+    try:
+        return 0 if model.is_entry_point else plan.locate(model.source).stat().st_size
+    except OSError:
+        return 0

@@ -103,6 +103,16 @@ def test_a_class_called_train_is_a_class(model: Path) -> None:
     assert "9 images" in text
 
 
+def test_linked_class_folders_are_followed(model: Path) -> None:
+    real = class_folders(model.parent / "elsewhere")
+    (model.parent / "data").mkdir()
+    for folder in real.iterdir():
+        (model.parent / "data" / folder.name).symlink_to(folder)
+    text, plan = first(model, model.parent / "data")
+    assert "18 images" in text
+    assert problems(plan) == []
+
+
 def test_classes_that_do_not_match_the_output_are_not_scored(model: Path) -> None:
     text, plan = first(model, class_folders(model.parent / "data"), facts(classes=1000))
     assert plan.task.metrics == ()
@@ -194,6 +204,11 @@ def _one_image(folder: Path) -> Path:
     return folder / "data"
 
 
+def _loose_images(folder: Path) -> Path:
+    images(class_folders(folder / "data"))
+    return folder / "data"
+
+
 def _other_arrays(folder: Path) -> Path:
     np.savez(folder / "set.npz", pixels=np.zeros(3))
     return folder / "set.npz"
@@ -214,6 +229,7 @@ def _not_npz(folder: Path) -> Path:
     [
         _empty,
         _one_image,
+        _loose_images,
         _other_arrays,
         _other_columns,
         _not_npz,

@@ -1,6 +1,7 @@
 """Reading a plan: defaults, what follows by rule, the round trip through the effective plan."""
 
 import json
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,46 @@ def test_any_plan_reads_back_equal_from_its_effective_form(content: dict[str, An
     assert again == plan
     assert again.effective() == effective
     assert len(set(plan.build_ids)) == len(content["builds"])
+
+
+def places(content: Any, place: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Every place in a plan's content, tables and lists included."""
+    inner = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
+    return [place, *(found for key, value in inner for found in places(value, (*place, key)))]
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(codec="utf-8"), max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["kind", "path", "a b"]), inner)
+    ),
+    max_leaves=4,
+)
+
+
+@given(st.data(), anything)
+def test_whatever_stands_anywhere_is_read_or_refused_with_its_place(data: st.DataObject, value: Any) -> None:
+    content = tomllib.loads(RIGHT)
+    place = data.draw(st.sampled_from(places(content)[1:]))
+    table: Any = content
+    for step in place[:-1]:
+        table = table[step]
+    table[place[-1]] = value
+    try:
+        plan = from_effective(content, Path("/plan"))
+    except PlanError as error:
+        told = error.facts.get("problems") or (str(error),)
+        assert isinstance(told, tuple)
+        assert any(f"plan: {place[0]}" in one for one in told)
+    else:
+        assert from_effective(plan.effective(), Path("/plan")) == plan

@@ -206,3 +206,9 @@ def test_arrays_with_preprocess_are_refused(tmp_path: Path) -> None:
         '{ kind = "image_folder", path = "images", skip = 200 }', '{ kind = "npz", path = "e.npz" }', text
     )
     assert "Remove [data.preprocess]" in str(refusal(tmp_path, text))
+
+
+def test_a_plan_full_of_mistakes_is_told_by_its_first_ones(tmp_path: Path) -> None:
+    error = refusal(tmp_path, RIGHT + '[[builds]]\nreciep = "x"\n' * 600)
+    assert error.what.startswith("The plan has many mistakes; the first 50 are:")
+    assert len(error.facts["problems"] or ()) == 50  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from phoneproof.plan import data_section
 from phoneproof.plan.model import Plan, from_effective
 from phoneproof.plan.problems import sections
 from phoneproof.plan.values import Section
+from phoneproof.recipes.table import RECIPES
 
 DOCS = Path(__file__).parents[3] / "docs" / "plan.md"
 ROW = re.compile(r"\| `(\w+)` \| .+ \| `(.+)` \| ?.* ?\|")
@@ -84,6 +85,13 @@ def test_the_preprocess_is_documented_with_its_defaults() -> None:
             written = Preprocess.from_dict({"mode": "RGB", "layout": "nchw"})
             defaults |= {key: shown(getattr(written, key)) for key in ("background", "mean", "std")}
         assert docs[heading] == defaults
+
+
+def test_the_recipes_are_named() -> None:
+    row = next(
+        line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| `recipe`")
+    )
+    assert re.findall(r"`([a-z0-9-]+)`", row.split("|")[4]) == list(RECIPES)
 
 
 def test_no_table_describes_a_section_that_does_not_exist() -> None:

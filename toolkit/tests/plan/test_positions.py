@@ -2,7 +2,7 @@
 
 import pytest
 
-from phoneproof.plan.positions import Lines
+from phoneproof.plan.positions import LARGEST_TEXT, Lines
 
 TEXT = """\
 # a comment
@@ -55,3 +55,7 @@ def test_a_key_is_found_on_its_line(place: tuple[str | int, ...], line: int | No
 def test_what_is_not_toml_has_no_lines() -> None:
     assert Lines("[[").line_of(("a",)) is None
     assert Lines(None).line_of(("a",)) is None
+
+
+def test_a_long_text_has_no_lines_rather_than_late_ones() -> None:
+    assert Lines("a = 1\n" + "#" * LARGEST_TEXT).line_of(("a",)) is None

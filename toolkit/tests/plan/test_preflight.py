@@ -1,5 +1,6 @@
 """What can be seen wrong before anything is started."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -107,7 +108,23 @@ def test_a_misspelt_folder_is_suggested_and_not_taken(project: Path) -> None:
 
 def test_a_file_where_a_folder_is_meant_is_refused(project: Path) -> None:
     error = only(found(project, changed('path = "images", skip = 200', 'path = "digits.onnx"')))
-    assert error.what == "It is a file, not a folder."
+    assert error.what == "It is no folder."
+
+
+def test_names_that_no_file_can_have_are_refused(project: Path) -> None:
+    long = "n" * 300
+    text = changed('source = "digits.onnx"', f'source = "{long}.onnx"')
+    text = changed('path = "images", skip = 200', f'path = "{long}"', text)
+    text = changed('["top1", "top5"]', f'["{long}:f"]', text)
+    errors = found(project, text)
+    assert [type(error) for error in errors] == [SourceModelError, DataError, PlanError]
+    assert all(error.next_step for error in errors)
+
+
+def test_a_pipe_is_not_waited_for(project: Path) -> None:
+    os.mkfifo(project / "set")
+    errors = found(project, changed(EVALUATION, '{ kind = "npz", path = "set" }'))
+    assert only(errors).what == "It is no file."
 
 
 def _npy(path: Path) -> None:
