@@ -90,18 +90,16 @@ class OutputWriter:
 
     def _resume(self) -> None:
         with _storage_errors(self._path):
-            if os.fstat(self._file.fileno()).st_size >= len(_HEADER):
+            if _has_header(self._file, self._path.name):
                 self._add(_HEADER)
                 for record in _records(self._file, self._path.name, torn_tail=True):
                     if record.sample >= self._least_sample:
                         break
                     self._add(_LENGTH.pack(len(record.body)), record.body)
                     self._add(_CHECKSUM.pack(_checksum(record.body)))
-                self._file.truncate(self._size)
-                self._file.seek(self._size)
-            else:
-                self._file.truncate(0)
-                self._file.seek(0)
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+            if self._size == 0:
                 self._write([_HEADER])
                 _sync_folder(self._path.parent)
             os.fsync(self._file.fileno())
@@ -206,11 +204,10 @@ def _checksum(body: bytes) -> int:
 def _records(file: BinaryIO | Any, place: str, torn_tail: bool) -> Iterator[_Record]:
     """Whole records of a file read from its beginning, samples ascending. ProtocolError for anything else."""
     size = os.fstat(file.fileno()).st_size
-    header = _read(file, len(_HEADER))
-    if header != _HEADER:
-        if torn_tail and len(header) < len(_HEADER):
+    if not _has_header(file, place):
+        if torn_tail:
             return
-        raise ProtocolError("Not an output file of this version.", where=place)
+        raise ProtocolError("The header is torn.", where=place)
     begin, last = len(_HEADER), -1
     while begin < size:
         record = _record_at(file, begin, size, place)
@@ -224,28 +221,43 @@ def _records(file: BinaryIO | Any, place: str, torn_tail: bool) -> Iterator[_Rec
         begin, last = record.end, record.sample
 
 
+def _has_header(file: BinaryIO | Any, place: str) -> bool:
+    """Whether the header is whole, else it is torn. The file then stands behind it.
+
+    ProtocolError for a file of another format or version.
+    """
+    file.seek(0)
+    header = _read(file, len(_HEADER))
+    if header == _HEADER:
+        return True
+    if not _HEADER.startswith(header.rstrip(b"\0")) or not _only_zeros(file):
+        raise ProtocolError("Not an output file of this version.", where=place)
+    return False
+
+
 def _record_at(file: BinaryIO | Any, begin: int, size: int, place: str) -> _Record | None:
     """The record that begins at `begin`; None if it is torn: cut short, or wrong and the last in the file.
 
-    Some file systems end a file in zeros after a loss of power: such a tail is torn too.
+    After a loss of power some file systems leave zeros where bytes were not yet written: a wrong record that
+    only zeros follow is the last.
     """
     prefix = _read(file, _LENGTH.size)
     if len(prefix) < _LENGTH.size:
         return None
     (body_bytes,) = _LENGTH.unpack(prefix)
     end = begin + _LENGTH.size + body_bytes + _CHECKSUM.size
-    if body_bytes == 0 and _only_zeros(file):
-        return None
     if end > size:
         return None
     if not _RECORD.size <= body_bytes <= MAX_BODY_BYTES:
+        if body_bytes < _RECORD.size and _only_zeros(file):
+            return None
         raise ProtocolError(f"The record at byte {begin} has an impossible length.", where=place)
     body = _read(file, body_bytes)
     checksum = _read(file, _CHECKSUM.size)
     if len(checksum) < _CHECKSUM.size:
         return None
     if _CHECKSUM.unpack(checksum)[0] != _checksum(body):
-        if end == size:
+        if _only_zeros(file):
             return None
         raise ProtocolError(f"The record at byte {begin} is damaged.", where=place)
     sample = _RECORD.unpack_from(body)[0]

@@ -211,7 +211,7 @@ class Scene:
             "monotonic_ns": attempt * 5_000_000_000,
             "wall_ms": 1_790_000_000_000 + attempt * 60_000 + 30_000,
         }
-        line = {"event": "attempt_ended", "stamp": stamp, "cause": cause, "code": code}
+        line: Json = {"event": "attempt_ended", "stamp": stamp, "cause": cause, "code": code}
         line |= {"confidence": confidence, "facts": {}, "log_tail": []}
         self.words += (dumps(line | changes) + "\n").encode()
         self.word_seq += 1
