@@ -17,13 +17,14 @@ PhoneproofError                      exit code
 │   ├── ProtocolError                    a job, event or journal that does not follow the protocol
 │   ├── StorageError                     disk full, read-only folder, failed checksum
 │   └── BusyError                        another phoneproof holds the lock
-└── Interrupted                      130 the user stopped the run; it can be resumed
+├── Interrupted                      130 the user stopped the run; it can be resumed
+└── SeveralErrors                    worst of its errors; all that a preflight found
 
 A leaf says whose fault it is and so what can be done. Facts are data; the CLI makes the sentences out of
 `what`, `where` and `next_step`, and prints the facts below them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 Fact = str | int | float | bool | None | tuple[str, ...]
@@ -125,6 +126,15 @@ class Interrupted(PhoneproofError):  # noqa: N818 - not a failure, so not named 
     """The user stopped the run. The same command finishes it."""
 
     exit_code = 130
+
+
+class SeveralErrors(PhoneproofError):  # noqa: N818 - it holds errors
+    """More than one thing is wrong; `errors` has them all, in the order in which they were found."""
+
+    def __init__(self, errors: Sequence[PhoneproofError]) -> None:
+        super().__init__(f"{len(errors)} things are wrong.")
+        self.errors = tuple(errors)
+        self.exit_code = max(error.exit_code for error in errors)
 
 
 def error_class(name: str) -> type[PhoneproofError]:

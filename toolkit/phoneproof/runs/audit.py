@@ -1,12 +1,13 @@
 """The first stage: what the source models are, the sample sets, and what the checks find in them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from phoneproof.builds.source_facts import SourceFacts
-from phoneproof.builds.store import cache_key
+from phoneproof.builds.store import Store, cache_key
 from phoneproof.data.materialization import Materialization, fingerprint
 from phoneproof.data.set_specs import EntryPoint, set_to_dict
 from phoneproof.data.sets import open_set
@@ -20,7 +21,8 @@ from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.runs.steps import RunContext
 
-SIZE_CAP_KEY = "data.max_gb"
+SIZE_CAP_KEY: Final = "data.max_gb"
+FACTS_FILE: Final = "facts.json"
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,21 @@ def inspection_key(plan: Plan, section: ModelSection) -> str:
     return cache_key({"path": str(path), "mark": mark, "shapes": shapes})
 
 
+def stored_facts(store: Store, inspection: str) -> dict[str, Any] | None:
+    """What an inspection of that key found before; for a dry run, since it goes by size and time."""
+    entry = store.find("facts", inspection)
+    if entry is None:
+        return None
+    found: dict[str, Any] = json.loads((entry / FACTS_FILE).read_text(encoding="utf-8"))
+    return found
+
+
+def _remember_facts(store: Store, inspection: str, facts: Mapping[str, Any]) -> None:
+    store.discard("facts", inspection)
+    with store.staging("facts", inspection) as folder:
+        (folder / FACTS_FILE).write_text(json.dumps(facts), encoding="utf-8")
+
+
 def _audit_model(
     context: RunContext, plan: Plan, section: ModelSection, needs_evaluation: bool
 ) -> AuditedModel:
@@ -114,16 +131,14 @@ def _audit_model(
         "shapes": {name: list(shape) for name, shape in section.shapes.items()},
     }
     step = f"inspect/{key}"
-    facts = from_dict(
-        SourceFacts,
-        dict(
-            context.step(
-                step,
-                inspection_key(plan, section),
-                lambda: (context.call(step, "phoneproof.sources.inspect", request), "made"),
-            )
-        ),
-    )
+    inspection = inspection_key(plan, section)
+
+    def inspect() -> tuple[dict[str, Any], str]:
+        found = context.call(step, "phoneproof.sources.inspect", request)
+        _remember_facts(context.store, inspection, found)
+        return found, "made"
+
+    facts = from_dict(SourceFacts, dict(context.step(step, inspection, inspect)))
     evaluation = store_samples(context, plan, "evaluation", facts.inputs, f"samples/evaluation/{key}")
     static = any(b.recipe.needs_calibration and b.model == section for b in plan.planned_builds())
     calibration = None
@@ -148,7 +163,7 @@ def store_samples(
     request = samples_request(plan, role, inputs, context.store.root, evaluation)
     declared = plan.declared_set(role)
     python_path = (Path(declared.spec.folder),) if declared and isinstance(declared.spec, EntryPoint) else ()
-    key = cache_key({"request": request, "mark": _mark(plan, role, inputs, context.store.root)})
+    key = cache_key({"request": request, "mark": set_mark(plan, role, inputs, context.store.root)})
 
     def make() -> tuple[dict[str, Any], str]:
         answer = context.call(step, "phoneproof.data.materialize", request, python_path=python_path)
@@ -190,7 +205,7 @@ def samples_request(
     }
 
 
-def _mark(plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], root: Path) -> str | None:
+def set_mark(plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], root: Path) -> str | None:
     """A cheap stand-in for the content of a set; None for one that a function gives."""
     declared = plan.declared_set(role)
     if declared is None or isinstance(declared.spec, EntryPoint):

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from phoneproof.builds.manifest import MANIFEST_FILE, BuildManifest
+from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.builds.store import cache_key, link_folder
 from phoneproof.devices.job_folder import sha256_of
 from phoneproof.errors import Interrupted, PhoneproofError, StorageError
 from phoneproof.findings import Finding
 from phoneproof.plan.model import Plan, PlannedBuild
+from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, recipe_named
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
@@ -98,13 +100,17 @@ def make_builds(context: RunContext, plan: Plan, audit: Audit) -> tuple[Finished
 
 
 def build_key(
-    model: AuditedModel, build: WantedBuild, calibration: str | None, versions: Mapping[str, str]
+    section: ModelSection,
+    facts: SourceFacts,
+    build: WantedBuild,
+    calibration: str | None,
+    versions: Mapping[str, str],
 ) -> str:
     """Cache key of a build: source, recipe with its options, calibration set if used, tools."""
     return cache_key(
         {
-            "source": model.facts.sha256,
-            "shapes": {name: list(shape) for name, shape in model.section.shapes.items()},
+            "source": facts.sha256,
+            "shapes": {name: list(shape) for name, shape in section.shapes.items()},
             "recipe": build.recipe.name,
             "options": to_dict(build.options),
             "calibration": calibration,
@@ -218,7 +224,7 @@ def _make_or_raise(context: RunContext, audit: Audit, ranges: _Ranges, build: Wa
     environment = _environment(context, build.recipe.toolchain)
     ranges_file = ranges.file_for(build)
     calibration = model.calibration.digest if ranges_file is not None and model.calibration else None
-    key = build_key(model, build, calibration, environment.versions)
+    key = build_key(model.section, model.facts, build, calibration, environment.versions)
     step = f"build/{folder_name(build.build_id)}"
     target = context.folder.path / "builds" / folder_name(build.build_id)
     request = {

@@ -1,0 +1,47 @@
+"""phoneproof compare."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from phoneproof.cli.options import debug_option, ends_well, json_option
+
+
+@click.command(short_help="Compare two runs; exit 1 on a regression.")
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@json_option
+@debug_option
+@ends_well
+def command(old: Path, new: Path, as_json: bool) -> int:
+    """Say what became worse and what better from run OLD to run NEW.
+
+    Speeds are compared as ratios to each run's own baseline: latencies of two runs say nothing of a build.
+    """
+    from phoneproof.cli.errors_text import printable
+    from phoneproof.cli.json_text import json_text
+    from phoneproof.protocol.codec import to_dict
+    from phoneproof.report.compare import compare_reports
+    from phoneproof.report.json_report import read_report
+    from phoneproof.report.sentences import facts_text
+
+    compared = compare_reports(
+        read_report(old / "report" / "report.json"), read_report(new / "report" / "report.json")
+    )
+    if as_json:
+        content: dict[str, Any] = to_dict(compared)
+        regressions = to_dict(compared.regressions)
+        click.echo(json_text({**content, "regressions": regressions}))
+        return 1 if compared.regressions else 0
+    for change in compared.changes:
+        where = f"{change.configuration.build_id} on {change.device}"
+        click.echo(printable(f"{change.direction:8} {change.id:14} {where}: {facts_text(change.facts)}"))
+    for change in compared.not_compared:
+        where = f"{change.configuration.build_id} on {change.device}"
+        click.echo(printable(f"unknown  {change.id:14} {where}: {facts_text(change.facts)}"))
+    count = len(compared.regressions)
+    click.echo(
+        f"{compared.pairs} results compared, {count} regressions, {len(compared.improvements)} better."
+    )
+    return 1 if count else 0

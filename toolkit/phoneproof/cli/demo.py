@@ -1,0 +1,29 @@
+"""phoneproof demo."""
+
+from pathlib import Path
+
+import click
+
+from phoneproof.cli.options import debug_option, ends_well, json_option, verbose_option
+
+
+@click.command(short_help="Train a small network and take it through the whole job.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("demo-run"),
+    show_default=True,
+    help="Folder for the network, its data, the plan and the run.",
+)
+@json_option
+@verbose_option
+@debug_option
+@ends_well
+def command(out: Path, as_json: bool, verbose: bool) -> int:
+    """Train a small convolutional network on scikit-learn's handwritten digits (real images), write a plan
+    for it, and run it: int8 builds by every ONNX recipe, judged against float on this machine."""
+    from phoneproof.cli.run import run_until
+    from phoneproof.runs.demo import prepare_demo
+
+    plan = prepare_demo(out, lambda text: None if as_json else click.echo(text, err=True))
+    return run_until("report", plan, out / "run", None, False, as_json, verbose)

@@ -1,0 +1,37 @@
+"""phoneproof devices."""
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from phoneproof.cli.options import debug_option, ends_well, json_option
+
+
+@click.command(short_help="List the devices that jobs can run on.")
+@json_option
+@debug_option
+@ends_well
+def command(as_json: bool) -> int:
+    """List the devices that jobs can run on, with their runtimes. In this version: the host."""
+    from phoneproof.cli.errors_text import printable
+    from phoneproof.cli.json_text import json_text
+    from phoneproof.devices.host import HostDevice
+
+    with tempfile.TemporaryDirectory(prefix="phoneproof-") as folder:
+        device = HostDevice(Path(folder))
+        try:
+            description = device.describe()
+        finally:
+            device.close()
+    if as_json:
+        click.echo(json_text({"devices": [asdict(description)]}))
+        return 0
+    click.echo(printable(f"{description.device_id}  {description.kind}  {description.name}"))
+    for name, version in description.runtimes.items():
+        click.echo(printable(f"  runtime {name}: {version or 'not usable, see phoneproof doctor'}"))
+    for key, value in description.environment.items():
+        if value is not None:
+            click.echo(printable(f"  {key}: {value}"))
+    return 0

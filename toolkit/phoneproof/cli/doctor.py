@@ -1,0 +1,41 @@
+"""phoneproof doctor."""
+
+from dataclasses import asdict
+
+import click
+
+from phoneproof.cli.options import debug_option, ends_well, json_option
+
+
+@click.command(short_help="Say what is usable here, and what mends the rest.")
+@click.option("--deep", is_flag=True, help="Import each toolchain and runtime in a process of its own.")
+@json_option
+@debug_option
+@ends_well
+def command(deep: bool, as_json: bool) -> int:
+    """Say of each toolchain and runtime whether it is usable, its version and the tested one."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from phoneproof.builds.store import Store, default_store
+    from phoneproof.cli.json_text import json_text
+    from phoneproof.runs.health import examine
+
+    store = Store(default_store())
+    parts = examine(store, deep)
+    if as_json:
+        click.echo(json_text({"store": store.root, "parts": [asdict(part) for part in parts]}))
+    else:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("what", "usable", "version", "tested", "mend"):
+            table.add_column(column, overflow="fold")
+        for part in parts:
+            usable = "[green]yes[/green]" if part.usable else "[bold red]no[/bold red]"
+            mend = "" if part.usable else f"{part.why or ''} {part.mend or ''}".strip()
+            name = escape(f"{part.kind} {part.name}")
+            table.add_row(name, usable, escape(part.version or "-"), escape(part.tested or "-"), escape(mend))
+        console = Console(highlight=False)
+        console.print(table)
+        console.print(f"store: {escape(str(store.root))}", soft_wrap=True)
+    return 0 if all(part.usable for part in parts) else 3

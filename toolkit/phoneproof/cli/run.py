@@ -1,0 +1,84 @@
+"""phoneproof run."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from phoneproof.cli.options import (
+    debug_option,
+    ends_well,
+    json_option,
+    out_option,
+    plan_option,
+    stop_on_signals,
+    verbose_option,
+)
+
+
+@click.command(short_help="Audit, build, verify and report: the whole job.")
+@plan_option
+@out_option
+@click.option(
+    "--clone",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Take the plan that this run was begun with.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and what the store has of it.")
+@json_option
+@verbose_option
+@debug_option
+@ends_well
+def command(
+    plan_path: Path | None,
+    out: Path | None,
+    clone: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    verbose: bool,
+) -> int:
+    """Take a plan through audit, build, verify and report.
+
+    A run that was stopped, however hard, is finished by the same command.
+    """
+    return run_until("report", plan_path, out, clone, dry_run, as_json, verbose)
+
+
+def run_until(
+    stage: str,
+    plan_path: Path | None,
+    out: Path | None,
+    clone: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    verbose: bool,
+) -> int:
+    """What run, build and verify share."""
+    from rich.console import Console
+
+    from phoneproof.cli.json_text import json_text
+    from phoneproof.cli.screen import Screen
+    from phoneproof.cli.summary import run_json, show_run
+    from phoneproof.cli.where import meant
+    from phoneproof.runs.dry_run import foresee
+    from phoneproof.runs.run import RunOptions, run, stage_named
+
+    what = meant(plan_path, out, clone)
+    options = RunOptions(until=stage_named(stage), command=("phoneproof", *sys.argv[1:]))
+    if dry_run:
+        steps = foresee(what.plan, what.out, options)
+        if as_json:
+            click.echo(json_text({"run": what.out, "steps": [step.__dict__ for step in steps]}))
+        else:
+            for step in steps:
+                click.echo(f"{step.state:7} {step.step}")
+        return 0
+    stop = stop_on_signals()
+    with Screen(verbose, quiet=as_json) as screen:
+        finished = run(what.plan, what.out, screen, options, stop)
+    if as_json:
+        click.echo(json_text(run_json(finished)))
+    else:
+        show_run(finished, Console(highlight=False))
+    return int(finished.exit_code)

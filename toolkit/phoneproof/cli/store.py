@@ -1,0 +1,56 @@
+"""phoneproof store."""
+
+from dataclasses import asdict
+
+import click
+
+from phoneproof.cli.options import debug_option, ends_well, json_option
+from phoneproof.cli.toolchain import ExactCommands
+
+
+@click.group(cls=ExactCommands, short_help="Show and prune the store of finished work.")
+def command() -> None:
+    """Builds, sample sets, ranges and reference outputs are kept for all runs of this user."""
+
+
+@command.command(name="list")
+@json_option
+@debug_option
+@ends_well
+def list_entries(as_json: bool) -> int:
+    """List what the store holds, least recently used first."""
+    from phoneproof.builds.store import Store, default_store
+    from phoneproof.cli.json_text import json_text
+    from phoneproof.report.units import bytes_text
+
+    store = Store(default_store())
+    entries = store.entries()
+    if as_json:
+        click.echo(json_text({"store": store.root, "entries": [asdict(entry) for entry in entries]}))
+        return 0
+    for entry in entries:
+        click.echo(f"{entry.kind:11} {entry.key[:16]}  {bytes_text(entry.size_bytes)}")
+    total = bytes_text(sum(entry.size_bytes for entry in entries))
+    click.echo(f"{len(entries)} entries, {total}, in {store.root}")
+    return 0
+
+
+@command.command()
+@click.option("--keep-gb", type=click.FloatRange(min=0), required=True, help="Most that is left, in GB.")
+@click.option("--unused-days", type=click.FloatRange(min=0), default=0.0, help="Spare what was used since.")
+@json_option
+@debug_option
+@ends_well
+def prune(keep_gb: float, unused_days: float, as_json: bool) -> int:
+    """Remove the least recently used entries. Runs keep their own builds."""
+    from phoneproof.builds.store import Store, default_store, storage_errors
+    from phoneproof.cli.json_text import json_text
+
+    store = Store(default_store())
+    with storage_errors(store.root):
+        removed = store.prune(int(keep_gb * 1e9), unused_days * 86_400)
+    if as_json:
+        click.echo(json_text({"removed": [asdict(entry) for entry in removed]}))
+    else:
+        click.echo(f"Removed {len(removed)} entries, {sum(e.size_bytes for e in removed) / 1e9:.2f} GB.")
+    return 0

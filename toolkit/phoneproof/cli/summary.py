@@ -1,0 +1,136 @@
+"""The end of a run on a terminal: one table, the recommendation, and the next useful commands."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from phoneproof.cli.errors_text import printable
+from phoneproof.report import units
+from phoneproof.report.model import Report, Result
+from phoneproof.report.sentences import reason_sentence
+from phoneproof.runs.run import FinishedRun
+
+_STYLE = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
+
+
+def show_run(finished: FinishedRun, console: Console) -> None:
+    """Print what a run came to."""
+    if finished.report is not None:
+        console.print(_table(finished.report))
+        console.print(escape(printable(recommendation_text(finished.report))))
+    for build in finished.builds:
+        state = "failed" if build.error is not None else "built"
+        if finished.report is None or build.error is not None:
+            detail = f": {build.error.what}" if build.error is not None else ""
+            console.print(escape(printable(f"{build.wanted.build_id}  {state}{detail}")))
+    console.print()
+    for line in next_commands(finished):
+        console.print(line, style="dim", soft_wrap=True)
+
+
+def recommendation_text(report: Report) -> str:
+    """The recommendation as one sentence."""
+    chosen = report.recommendation
+    sentence = reason_sentence(chosen.reason)
+    return (
+        f"Recommended: {chosen.build_id}. {sentence}" if chosen.build_id else f"No recommendation. {sentence}"
+    )
+
+
+def next_commands(finished: FinishedRun) -> Iterator[str]:
+    """What a user would want to do now."""
+    if finished.report is None:
+        yield f"next: phoneproof run --out {finished.folder}"
+        return
+    page = next((path for path in finished.files if path.suffix == ".html"), finished.folder)
+    yield f"report: {page}"
+    yield f"next: phoneproof run --clone {finished.folder}      the same plan once more"
+    yield f"      phoneproof compare {finished.folder} OTHER    what changed against another run"
+
+
+def run_json(finished: FinishedRun) -> dict[str, Any]:
+    """The same as data; the whole report is in report.json."""
+    report = finished.report
+    return {
+        "run": str(finished.folder),
+        "exit_code": int(finished.exit_code),
+        "builds": [
+            {
+                "build_id": build.wanted.build_id,
+                "status": build.status,
+                "cached": build.cached,
+                "error": build.error.what if build.error is not None else None,
+            }
+            for build in finished.builds
+        ],
+        "verdicts": {} if report is None else {_key(r): r.verdict for r in report.results},
+        "recommendation": None if report is None else report.recommendation.build_id,
+        "files": [str(path) for path in finished.files],
+    }
+
+
+def _key(result: Result) -> str:
+    configuration = result.configuration
+    return f"{configuration.build_id} @ {result.device.id} {configuration.accelerator_requested}"
+
+
+def _table(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("build", "verdict", "size", "median", "speed", "accuracy drop", "parity", "why"):
+        table.add_column(column, overflow="fold")
+    for result in report.results:
+        style = _STYLE[result.verdict]
+        table.add_row(
+            escape(result.configuration.build_id),
+            f"[{style}]{result.verdict}[/{style}]",
+            _size(report, result),
+            units.milliseconds(result.latency.median_ms) if result.latency else "-",
+            _speed(result),
+            _drop(result),
+            _parity(result),
+            "" if result.verdict == "pass" else escape(printable(reason_sentence(result.reason))),
+        )
+    for build in report.builds:
+        if build.error is not None:
+            what = escape(printable(build.error.what))
+            table.add_row(
+                escape(build.build_id), "[bold red]not built[/bold red]", "-", "-", "-", "-", "-", what
+            )
+    return table
+
+
+def _size(report: Report, result: Result) -> str:
+    found = {build.build_id: build.size_bytes for build in report.builds}
+    size = found.get(result.configuration.build_id)
+    return units.bytes_text(size) if size is not None else "-"
+
+
+def _speed(result: Result) -> str:
+    comparison = result.comparison
+    if comparison is None:
+        return "baseline" if result.baseline else "-"
+    parity = next((gate for gate in result.gates if gate.id == "parity"), None)
+    if parity is None or parity.verdict != "pass":
+        return "not counted"
+    return f"{comparison.ratio:.2f}x {comparison.verdict.replace('_', ' ')}"
+
+
+def _drop(result: Result) -> str:
+    accuracy = result.accuracy
+    if accuracy is None or accuracy.drop is None:
+        return "-"
+    if accuracy.ci95 is None:
+        return f"{accuracy.drop * 100:.2f} points"
+    return f"{accuracy.drop * 100:.2f} points [{accuracy.ci95[0] * 100:.2f}, {accuracy.ci95[1] * 100:.2f}]"
+
+
+def _parity(result: Result) -> str:
+    if not result.parity:
+        return "-"
+    if all(one.exact for one in result.parity):
+        return "equal"
+    values = [one.sqnr_db for one in result.parity if one.sqnr_db is not None]
+    return f"{min(values):.1f} dB" if values else "undefined"

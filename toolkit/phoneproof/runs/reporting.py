@@ -1,0 +1,215 @@
+"""The last stage: everything that is known of a run, as one report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from phoneproof.errors import Fact, PhoneproofError
+from phoneproof.findings import Finding, waive
+from phoneproof.plan.model import Plan
+from phoneproof.protocol.journal import RunRecord
+from phoneproof.report import model as report
+from phoneproof.runs.audit import Audit
+from phoneproof.runs.building import FinishedBuild
+from phoneproof.runs.measuring import Measurement
+from phoneproof.runs.results import (
+    diagnosis_of,
+    limits_of,
+    recommend,
+    reported_device,
+    result_of,
+)
+from phoneproof.runs.verifying import DeviceRun, Reference
+from phoneproof.verify.verdicts import Reason
+
+_LOG_TAIL = 4_000
+
+
+@dataclass(frozen=True)
+class MeasuredDevice:
+    """A device's run and what was measured in it."""
+
+    run: DeviceRun
+    measurements: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True)
+class RunState:
+    """All that the stages before the report found."""
+
+    record: RunRecord
+    plan: Plan
+    audit: Audit
+    builds: tuple[FinishedBuild, ...]
+    references: Mapping[str, Reference]
+    devices: tuple[MeasuredDevice, ...]
+
+
+def assemble(state: RunState) -> report.Report:
+    """The report of a run."""
+    findings = _findings(state)
+    results: list[report.Result] = []
+    diagnoses: list[report.Diagnosis] = []
+    limits = limits_of(state.plan)
+    for device in state.devices:
+        reported = reported_device(device.run.description)
+        for measured in device.measurements:
+            wanted = measured.build.wanted
+            failed = state.references[wanted.model].path is None
+            size = _baseline_bytes(state.builds, wanted.baseline)
+            results.append(result_of(measured, limits, reported, size, failed, findings))
+            baseline = _baseline(device.measurements, measured)
+            diagnoses.append(diagnosis_of(measured, baseline, limits, reported))
+    versions = _versions(state)
+    command = state.record.command
+    return report.Report(
+        run=report.RunFacts(
+            id=state.record.run_id,
+            created=datetime.fromtimestamp(state.record.created_ms / 1_000, UTC).isoformat(),
+            phoneproof_version=state.record.phoneproof_version,
+            plan_sha256=state.record.plan_sha256,
+            command=command,
+            seed=state.plan.data.seed,
+            host=_host_facts(state.devices),
+        ),
+        models=_models(state),
+        findings=findings,
+        builds=tuple(_build(state, build) for build in state.builds),
+        results=tuple(results),
+        diagnosis=tuple(diagnoses),
+        recommendation=recommend(results),
+        not_measured=_not_measured(state, results),
+        reproduce=report.Reproduce(command, _hashes(state), versions, state.plan.data.seed),
+    )
+
+
+def _findings(state: RunState) -> tuple[Finding, ...]:
+    found = [f for build in state.builds for f in _named(build)]
+    for device in state.devices:
+        if device.run.description.environment.get("int8_saturates"):
+            found.append(Finding.of("HOST-SATURATES", device.run.description.device_id))
+    kept = list(state.audit.findings)
+    for finding in waive(found, state.plan.gates.waive):
+        if finding not in kept:
+            kept.append(finding)
+    return tuple(kept)
+
+
+def _named(build: FinishedBuild) -> tuple[Finding, ...]:
+    """A toolchain does not know the build_id: its findings on a recipe are about this build."""
+    recipe = build.wanted.recipe.name
+    return tuple(
+        Finding(f.id, f.severity, build.wanted.build_id, f.facts, f.waived) if f.subject == recipe else f
+        for f in build.findings
+    )
+
+
+def _models(state: RunState) -> tuple[report.ReportedModel, ...]:
+    return tuple(
+        report.ReportedModel(
+            model.section.name,
+            model.section.source,
+            model.section.format.value,
+            model.facts.sha256,
+            model.facts.size_bytes,
+        )
+        for model in state.audit.models.values()
+    )
+
+
+def _build(state: RunState, build: FinishedBuild) -> report.ReportedBuild:
+    wanted, manifest = build.wanted, build.manifest
+    calibration = state.audit.models[wanted.model].calibration
+    used = None
+    if manifest is not None and manifest.calibration_sha256 is not None and calibration is not None:
+        method = wanted.options.method.value
+        used = report.Calibration(calibration.count, method, calibration.digest)
+    return report.ReportedBuild(
+        build_id=wanted.build_id,
+        recipe=wanted.recipe.name,
+        source=wanted.model,
+        status=build.status,
+        size_bytes=manifest.size_bytes if manifest else None,
+        sha256=manifest.sha256 if manifest else None,
+        operators=manifest.operators if manifest else {},
+        float_operators=manifest.float_operators if manifest else (),
+        cached=build.cached,
+        error=None if build.error is None else build_error(build.error),
+        tool_versions=manifest.tool_versions if manifest else {},
+        calibration=used,
+    )
+
+
+def build_error(error: PhoneproofError) -> report.BuildError:
+    """An error as the report shows it; the log's last lines apart from the other facts."""
+    tail = error.facts.get("log_tail")
+    text = "\n".join(tail) if isinstance(tail, tuple) else ""
+    facts: dict[str, Fact] = {k: v for k, v in error.facts.items() if k != "log_tail"}
+    return report.BuildError(error.what, error.where, error.next_step, facts, text[-_LOG_TAIL:])
+
+
+def _baseline(measurements: Sequence[Measurement], measured: Measurement) -> Measurement | None:
+    for other in measurements:
+        same_place = other.placement == measured.placement
+        if same_place and other.build.wanted.build_id == measured.build.wanted.baseline:
+            return other
+    return None
+
+
+def _baseline_bytes(builds: Sequence[FinishedBuild], baseline: str | None) -> int | None:
+    for build in builds:
+        if build.wanted.build_id == baseline and build.manifest is not None:
+            return build.manifest.size_bytes
+    return None
+
+
+def _host_facts(devices: Sequence[MeasuredDevice]) -> Mapping[str, Fact]:
+    for device in devices:
+        if device.run.description.kind == "host":
+            return dict(device.run.description.environment)
+    return {}
+
+
+def _versions(state: RunState) -> dict[str, str]:
+    versions = {"phoneproof": state.record.phoneproof_version}
+    for build in state.builds:
+        if build.manifest is not None:
+            versions.update(build.manifest.tool_versions)
+    for device in state.devices:
+        if device.run.started is not None:
+            names = device.run.started.runtimes.items()
+            device_id = device.run.description.device_id
+            versions.update({f"{device_id}: {name}": version for name, version in names})
+    return versions
+
+
+def _hashes(state: RunState) -> dict[str, str]:
+    hashes = {"plan": state.record.plan_sha256}
+    for key, model in state.audit.models.items():
+        hashes[f"source model {key}"] = model.facts.sha256
+        hashes[f"evaluation set {key}"] = model.evaluation.digest
+        if model.calibration is not None:
+            hashes[f"calibration set {key}"] = model.calibration.digest
+    for build in state.builds:
+        if build.manifest is not None:
+            hashes[f"build {build.wanted.build_id}"] = build.manifest.sha256
+    return hashes
+
+
+def _not_measured(state: RunState, results: Sequence[report.Result]) -> tuple[report.NotMeasured, ...]:
+    missing = []
+    if all(device.run.description.kind == "host" for device in state.devices):
+        missing.append(report.NotMeasured("phones", Reason.of("not_measured", why="no_device")))
+    missing.append(report.NotMeasured("edge inputs", Reason.of("not_measured", why="not_supported")))
+    missing.append(report.NotMeasured("energy", Reason.of("not_measured", why="not_supported")))
+    if not state.plan.task.metrics:
+        missing.append(report.NotMeasured("accuracy", Reason.of("not_measured", why="not_asked")))
+    for build in state.builds:
+        if build.error is not None:
+            reason = Reason.of("not_measured", why="build_failed")
+            missing.append(report.NotMeasured(build.wanted.build_id, reason))
+    for result in results:
+        if result.latency is None:
+            what = f"latency of {result.configuration.build_id} on {result.device.id}"
+            missing.append(report.NotMeasured(what, Reason.of("not_measured", why="not_run")))
+    return tuple(missing)

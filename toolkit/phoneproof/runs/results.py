@@ -1,0 +1,365 @@
+"""From measurements to the results of a report: gates, verdicts, diagnosis, recommendation."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from phoneproof.devices.device import DeviceDescription
+from phoneproof.errors import Fact
+from phoneproof.findings import Finding
+from phoneproof.plan.model import Plan
+from phoneproof.protocol.attempts import BadEnd, CaseEnd
+from phoneproof.recipes.table import Precision
+from phoneproof.report import model as report
+from phoneproof.runs.measuring import Measurement, Timing
+from phoneproof.verify.diagnosis import ChainDiagnosis, Leg, LegName, diagnose
+from phoneproof.verify.gates import (
+    Limits,
+    OutputParityOf,
+    PrecisionClass,
+    accuracy_gate,
+    fallback_gate,
+    latency_gate,
+    outcomes_gate,
+    parity_gate,
+    size_gate,
+    speed_gate,
+)
+from phoneproof.verify.intervals import Interval
+from phoneproof.verify.parity import LabelParity, OutputParity
+from phoneproof.verify.verdicts import GateResult, Reason, overall
+
+_MOST_LISTED_SAMPLES: Final = 1_000
+
+
+def limits_of(plan: Plan) -> Limits:
+    """The plan's gates."""
+    gates = plan.gates
+    return Limits(
+        float32_db=gates.parity_min_db.float32,
+        float16_db=gates.parity_min_db.float16,
+        int8_db=gates.parity_min_db.int8,
+        int8_fail_db=gates.parity_min_db.int8_fail,
+        accuracy_drop=gates.accuracy_drop_max,
+        speedup=gates.speedup_min,
+        latency_ms=gates.latency_max_ms,
+        size_ratio=gates.size_ratio_max,
+        outcomes=gates.outcomes,
+    )
+
+
+def result_of(
+    measured: Measurement,
+    limits: Limits,
+    device: report.ReportedDevice,
+    baseline_bytes: int | None,
+    reference_failed: bool,
+    findings: Sequence[Finding],
+) -> report.Result:
+    """One result with its gates and verdict."""
+    manifest = measured.build.manifest
+    if manifest is None:
+        raise ValueError(f"{measured.build.wanted.build_id} was not built")
+    is_baseline = measured.build.wanted.baseline is None
+    size = None
+    if baseline_bytes is not None and not is_baseline:
+        size = report.Size(baseline_bytes, manifest.size_bytes, manifest.size_bytes / baseline_bytes)
+    gates = _gates(measured, limits, size, reference_failed, is_baseline)
+    verdict, reason = overall(gates)
+    requested = measured.placement.accelerator
+    return report.Result(
+        configuration=report.Configuration(
+            measured.build.wanted.build_id,
+            measured.build.wanted.recipe.runtime,
+            requested,
+            measured.placement.allow_fallback,
+            measured.placement.threads,
+        ),
+        recipe=measured.build.wanted.recipe.name,
+        device=device,
+        accelerator_actual=measured.loaded.accelerator_actual if measured.loaded else None,
+        latency=_latency(measured),
+        comparison=_comparison(measured),
+        size=size,
+        accuracy=_accuracy(measured),
+        parity=tuple(_parity(name, one) for name, one in measured.parity) or None,
+        edge={},
+        outcomes=measured.outcomes,
+        cases=tuple(_cases(measured)),
+        gates=gates,
+        verdict=verdict,
+        reason=reason,
+        findings=tuple(sorted({f.id for f in findings if _touches(f, measured, device.id)})),
+        baseline=is_baseline,
+    )
+
+
+def _gates(
+    measured: Measurement,
+    limits: Limits,
+    size: report.Size | None,
+    reference_failed: bool,
+    is_baseline: bool,
+) -> tuple[GateResult, ...]:
+    accuracy = accuracy_gate(measured.accuracy, limits.accuracy_drop, measured.accuracy_missing)
+    parity = _parity_gate(measured, limits, accuracy, reference_failed)
+    timing = measured.timing
+    median = timing.summary.median_ns / 1e6 if timing else None
+    interval = _milliseconds(timing.summary.median_interval) if timing else None
+    actual = measured.loaded.accelerator_actual if measured.loaded else None
+    placement = measured.placement
+    comparison = timing.comparison if timing else None
+    judged = [
+        outcomes_gate(measured.outcomes, measured.load_failed) if limits.outcomes else None,
+        fallback_gate(placement.accelerator, actual, placement.allow_fallback),
+        parity,
+        accuracy,
+        latency_gate(median, interval, limits.latency_ms),
+    ]
+    if not is_baseline:
+        judged.append(
+            speed_gate(comparison, limits.speedup, parity.verdict == "pass", _why_no_speed(measured))
+        )
+        judged.append(size_gate(size.ratio if size else None, limits.size_ratio))
+    return tuple(gate for gate in judged if gate is not None)
+
+
+def _parity_gate(
+    measured: Measurement, limits: Limits, accuracy: GateResult | None, reference_failed: bool
+) -> GateResult:
+    if reference_failed:
+        return GateResult("parity", "inconclusive", Reason("reference_failed"))
+    if measured.parity_error is not None:
+        reason = Reason.of("outputs_differ_in_form", what=measured.parity_error.what)
+        return GateResult("parity", "fail", reason)
+    outputs = [OutputParityOf(name, one) for name, one in measured.parity]
+    return parity_gate(outputs, precision_of(measured), limits, accuracy)
+
+
+def precision_of(measured: Measurement) -> PrecisionClass:
+    """Which parity limit a build is held to."""
+    precision = measured.build.wanted.recipe.precision
+    return "float32" if precision is Precision.FLOAT32 else "int8"
+
+
+def _why_no_speed(measured: Measurement) -> str:
+    return "load_failed" if measured.load_failed else "not_run"
+
+
+def _latency(measured: Measurement) -> report.Latency | None:
+    timing = measured.timing
+    if timing is None:
+        return None
+    summary = timing.summary
+    loaded = measured.loaded
+    return report.Latency(
+        median_ms=summary.median_ns / 1e6,
+        p50_ms=_ms(summary.p50_ns),
+        p90_ms=_ms(summary.p90_ns),
+        p95_ms=_ms(summary.p95_ns),
+        p99_ms=_ms(summary.p99_ns),
+        p999_ms=_ms(summary.p999_ns),
+        min_ms=summary.min_ns / 1e6,
+        mean_ms=summary.mean_ns / 1e6,
+        first_ms=timing.first_ms,
+        load_ms=loaded.load_ms if loaded else None,
+        peak_memory_bytes=loaded.peak_memory_bytes if loaded else None,
+        runs=timing.runs_ns,
+        batch=timing.batch,
+        validity="VALID" if summary.valid else "INVALID",
+        validity_reasons=tuple(_validity_reason(reason, timing) for reason in summary.reasons),
+    )
+
+
+def _validity_reason(id: str, timing: Timing) -> Reason:
+    summary = timing.summary
+    facts: dict[str, Fact] = {
+        "runs": summary.runs,
+        "seconds": summary.duration_s,
+        "drift": summary.drift,
+        "run_ns": summary.median_ns * summary.batch,
+    }
+    needed = {
+        "too_few_runs": ("runs",),
+        "too_short": ("seconds",),
+        "clock_too_coarse": ("run_ns",),
+        "drifting": ("drift",),
+    }
+    return Reason(id, {name: facts[name] for name in needed.get(id, ())})
+
+
+def _comparison(measured: Measurement) -> report.Comparison | None:
+    comparison = measured.timing.comparison if measured.timing else None
+    baseline = measured.build.wanted.baseline
+    if comparison is None or comparison.ratio is None or baseline is None:
+        return None
+    interval = comparison.interval
+    ends = None if interval is None else (interval.lo, interval.hi)
+    return report.Comparison(baseline, comparison.ratio, ends, comparison.verdict, comparison.rounds)
+
+
+def _accuracy(measured: Measurement) -> report.Accuracy | None:
+    """The first metric of the plan; the gate judges all of them."""
+    for metric, drop in measured.accuracy.items():
+        ends = None if drop.interval is None else (drop.interval.lo, drop.interval.hi)
+        return report.Accuracy(metric, drop.n, drop.build, drop.reference, drop.drop, ends)
+    return None
+
+
+def _parity(name: str, one: OutputParity | LabelParity) -> report.Parity:
+    if isinstance(one, LabelParity):
+        exact = one.agreement == 1.0
+        return report.Parity(name, one.samples, None, exact, None, None, None, None)
+    slice_ = min(one.worst_slices, key=lambda s: s.sqnr_db, default=None)
+    sample = one.worst_sample
+    return report.Parity(
+        output=name,
+        n=one.samples,
+        sqnr_db=one.sqnr_db,
+        exact=one.exact,
+        mse=one.mse,
+        worst_slice_db=slice_.sqnr_db if slice_ else None,
+        worst_slice=report.WorstSlice(slice_.axis, slice_.index) if slice_ else None,
+        worst_sample=report.WorstSample(sample.index, sample.sqnr_db) if sample else None,
+    )
+
+
+def _cases(measured: Measurement) -> Iterable[report.CaseResult]:
+    for case, end in measured.cases:
+        listed = sorted(end.bad_samples.items())[:_MOST_LISTED_SAMPLES]
+        if not listed:
+            yield _case(case.case_id, case.kind, end, end.bad, None)
+        for sample, bad in listed:
+            yield _case(case.case_id, case.kind, end, bad, str(sample))
+
+
+def _case(case_id: str, kind: str, end: CaseEnd, bad: BadEnd | None, sample: str | None) -> report.CaseResult:
+    outcome = bad.outcome if bad is not None else end.outcome
+    error = bad.error if bad is not None else None
+    return report.CaseResult(
+        case_id,
+        kind,
+        outcome,
+        cause=_cause(bad),
+        confidence=bad.confidence if bad is not None else None,
+        sample=sample,
+        error=f"{error.type}: {error.message}" if error is not None else None,
+    )
+
+
+def _cause(bad: BadEnd | None) -> str | None:
+    if bad is None:
+        return None
+    return (
+        f"{bad.cause} {bad.code}" if bad.cause in ("signal", "exited") and bad.code is not None else bad.cause
+    )
+
+
+def diagnosis_of(
+    measured: Measurement, baseline: Measurement | None, limits: Limits, device: report.ReportedDevice
+) -> report.Diagnosis:
+    """Where along the chain this build begins to differ. On the host the device's legs do not exist."""
+    legs = [Leg("source_host", "agrees" if measured.parity else "missing")]
+    own = measured if baseline is None else baseline
+    legs.append(_leg("float_host", own, limits))
+    if baseline is None:
+        legs.append(Leg("quantized_host", "missing"))
+    else:
+        legs.append(_leg("quantized_host", measured, limits))
+    legs += [Leg("device_cpu", "missing"), Leg("device_accelerator", "missing")]
+    found = diagnose(legs, "float_host" if baseline is None else "quantized_host")
+    return report.Diagnosis(
+        measured.build.wanted.build_id, device.id, found.cause, _legs(found), {"unmeasured": found.unmeasured}
+    )
+
+
+def _leg(leg_name: LegName, measured: Measurement, limits: Limits) -> Leg:
+    build_id = measured.build.wanted.build_id
+    fail_db, _ = limits.parity_db(precision_of(measured))
+    if not measured.parity:
+        return Leg(leg_name, "missing", build_id, None, fail_db)
+    worst = [value for _, one in measured.parity if (value := worst_db(one)) is not None]
+    undefined = any(
+        isinstance(one, OutputParity) and one.sqnr_db is None and not one.exact for _, one in measured.parity
+    )
+    disagrees = undefined or bool(worst and min(worst) < fail_db)
+    lowest = min(worst, default=None)
+    return Leg(leg_name, "disagrees" if disagrees else "agrees", build_id, lowest, fail_db)
+
+
+def worst_db(one: OutputParity | LabelParity) -> float | None:
+    """The lowest SQNR of an output and its slices; None where it is equal or has none."""
+    if isinstance(one, LabelParity) or one.sqnr_db is None:
+        return None
+    return min([one.sqnr_db, *(s.sqnr_db for s in one.worst_slices)])
+
+
+def _legs(found: ChainDiagnosis) -> tuple[report.Leg, ...]:
+    return tuple(report.Leg(leg.name, leg.state, leg.build_id, leg.sqnr_db) for leg in found.legs)
+
+
+def recommend(results: Sequence[report.Result]) -> report.Recommendation:
+    """The build to ship: of those that pass every gate the fastest, the smaller one where speeds are alike.
+
+    A build that is neither faster nor smaller than its baseline is not recommended.
+    """
+    if not any(r.latency or r.parity for r in results):
+        return report.Recommendation(None, None, Reason("nothing_measured"))
+    candidates = [r for r in results if not r.baseline]
+    if not candidates:
+        return report.Recommendation(None, None, Reason("only_baseline"))
+    passing = [r for r in candidates if r.verdict == "pass" and _gains(r)]
+    if not passing:
+        return report.Recommendation(None, None, Reason("none_passes"))
+    best = max(passing, key=lambda r: (_speed_class(r, passing), -(r.size.ratio if r.size else 1.0)))
+    facts: dict[str, Fact] = {
+        "size_ratio": best.size.ratio if best.size else None,
+        "speed_ratio": best.comparison.ratio if best.comparison else None,
+        "drop": best.accuracy.drop if best.accuracy else None,
+    }
+    return report.Recommendation(best.configuration.build_id, best.device.id, Reason("best_passing", facts))
+
+
+def _gains(result: report.Result) -> bool:
+    faster = result.comparison is not None and result.comparison.verdict == "faster"
+    smaller = result.size is not None and result.size.ratio < 0.95
+    return faster or smaller
+
+
+def _speed_class(result: report.Result, among: Sequence[report.Result]) -> int:
+    """1 where no other candidate is faster beyond the intervals, else 0."""
+    own = result.comparison
+    if own is None or own.ci95 is None:
+        return 0
+    others = [r.comparison.ci95 for r in among if r.comparison is not None and r.comparison.ci95 is not None]
+    return int(all(own.ci95[1] >= lo for lo, _ in others))
+
+
+def reported_device(description: DeviceDescription) -> report.ReportedDevice:
+    """A device as the report names it."""
+    simulated = description.kind == "simulated" or description.kind == "replay"
+    kind: report.DeviceKind = "simulated" if simulated else description.kind
+    facts: Mapping[str, Fact] = dict(description.environment)
+    return report.ReportedDevice(
+        description.device_id,
+        description.name,
+        kind,
+        str(description.environment.get("os") or "unknown"),
+        facts,
+    )
+
+
+def _touches(finding: Finding, measured: Measurement, device_id: str) -> bool:
+    wanted = measured.build.wanted
+    if finding.subject in (wanted.build_id, device_id, wanted.recipe.toolchain):
+        return True
+    if finding.subject == "calibration":
+        return wanted.recipe.needs_calibration
+    return finding.subject == "evaluation"
+
+
+def _ms(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / 1e6
+
+
+def _milliseconds(interval: Interval | None) -> Interval | None:
+    return None if interval is None else Interval(interval.lo / 1e6, interval.hi / 1e6)

@@ -1,0 +1,245 @@
+"""phoneproof's Python API: what the command line does, as functions.
+
+from phoneproof.runs.run import run
+finished = run(Path("phoneproof.toml"), out=Path("run"))
+finished.exit_code, finished.report.recommendation
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from threading import Event
+from typing import Final, Literal
+
+from phoneproof.builds.store import Store, default_store, storage_errors
+from phoneproof.devices.device import Device
+from phoneproof.devices.host import HostDevice
+from phoneproof.errors import PhoneproofError, RunFolderError, SeveralErrors
+from phoneproof.jobs.planning import Placement
+from phoneproof.plan.model import Plan
+from phoneproof.plan.preflight import Need, preflight
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from phoneproof.report.model import Report
+from phoneproof.report.render import render
+from phoneproof.runs.audit import Audit, audit
+from phoneproof.runs.building import FinishedBuild, make_builds, wanted_builds
+from phoneproof.runs.folder import RunFolder, create_run, opened, read_record
+from phoneproof.runs.measuring import Measurement, Yardstick, measure
+from phoneproof.runs.observer import Observer, Silent
+from phoneproof.runs.reporting import MeasuredDevice, RunState, assemble
+from phoneproof.runs.steps import RunContext
+from phoneproof.runs.verifying import DeviceRun, Reference, run_device, run_references
+from phoneproof.verify.outputs import KeptOutputs
+from phoneproof.workers.environments import environment_of
+from phoneproof.workers.worker import WorkerLimits
+
+Stage = Literal["audit", "build", "verify", "report"]
+STAGES: Final[tuple[Stage, ...]] = ("audit", "build", "verify", "report")
+
+
+class ExitCode(IntEnum):
+    """What the command line answers with."""
+
+    PASS = 0
+    FAIL = 1
+    USAGE = 2
+    INCOMPLETE = 3
+    INCONCLUSIVE = 4
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that came to the end of the last stage asked for. report: None before the report stage."""
+
+    folder: Path
+    builds: tuple[FinishedBuild, ...]
+    report: Report | None
+    files: tuple[Path, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The worst of what happened: incomplete before failed before inconclusive."""
+        if any(build.error is not None for build in self.builds):
+            return ExitCode.INCOMPLETE
+        return ExitCode.PASS if self.report is None else exit_code_of(self.report)
+
+
+def exit_code_of(report: Report) -> ExitCode:
+    """The exit code that a report stands for."""
+    if any(build.status == "failed" for build in report.builds):
+        return ExitCode.INCOMPLETE
+    if any(case.outcome == "device_lost" for result in report.results for case in result.cases):
+        return ExitCode.INCOMPLETE
+    verdicts = {result.verdict for result in report.results}
+    if "fail" in verdicts:
+        return ExitCode.FAIL
+    return ExitCode.INCONCLUSIVE if "inconclusive" in verdicts else ExitCode.PASS
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run. until: the last stage. host: makes the host device for a folder of jobs."""
+
+    until: Stage = "report"
+    store: Path | None = None
+    command: tuple[str, ...] = ()
+    host: Callable[[Path], Device] = HostDevice
+
+
+def run(
+    plan: Plan,
+    out: Path,
+    observer: Observer | None = None,
+    options: RunOptions | None = None,
+    stop: Event | None = None,
+) -> FinishedRun:
+    """Do what is left of a run, up to the last stage asked for.
+
+    A folder that holds this plan's run is finished; nothing that it has is done again. Raises RequestError
+    before anything is started, IncompleteError where it cannot be completed, Interrupted when `stop` is set.
+    """
+    observer = observer or Silent()
+    options = options or RunOptions()
+    store = Store(options.store or default_store())
+    begin(plan, out, store, options)
+    with opened(out) as folder:
+        limits = WorkerLimits(
+            plan.limits.build_timeout_s,
+            None if plan.limits.memory_gb is None else int(plan.limits.memory_gb * 1e9),
+        )
+        context = RunContext(folder, store, observer, limits, stop or Event())
+        _say_planned(folder, plan)
+        return _stages(context, plan, options)
+
+
+def stage_named(name: str) -> Stage:
+    """The stage of that name."""
+    for stage in STAGES:
+        if stage == name:
+            return stage
+    raise ValueError(name)
+
+
+def check(plan: Plan, out: Path, store: Store, options: RunOptions) -> None:
+    """Refuse what cannot work. Raises all that is wrong, RunFolderError for a run of another plan."""
+    if (out / "run.json").exists():
+        record = read_record(out)
+        if record.plan_sha256 != plan.digest:
+            raise RunFolderError(
+                "This run was begun with another plan.",
+                where=str(out),
+                next_step="Choose another folder with --out, or take the plan back to what it was.",
+            )
+    needs = frozenset({Need.BUILD, Need.VERIFY} if options.until in ("verify", "report") else {Need.BUILD})
+    problems = preflight(plan, out=out, needs=needs, package_check=lambda name: missing(name, store.root))
+    raise_all(problems)
+
+
+def begin(plan: Plan, out: Path, store: Store, options: RunOptions) -> None:
+    """Refuse what cannot work, then make the run's folder unless it is there."""
+    check(plan, out, store, options)
+    with storage_errors(store.root):
+        store.root.mkdir(parents=True, exist_ok=True)
+    if not (out / "run.json").exists():
+        create_run(out, plan, options.command)
+
+
+def missing(name: str, store: Path) -> PhoneproofError | None:
+    """What keeps a toolchain or runtime from being used, managed environments included."""
+    if name not in TOOLCHAINS:
+        return None
+    try:
+        environment_of(TOOLCHAINS[name], store)
+    except PhoneproofError as error:
+        return error
+    return None
+
+
+def raise_all(errors: Sequence[PhoneproofError]) -> None:
+    """Raise the only error, or all of them as one."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise SeveralErrors(errors)
+
+
+def _say_planned(folder: RunFolder, plan: Plan) -> None:
+    if folder.was_begun:
+        if not folder.is_finished:
+            folder.say("resumed")
+        return
+    folder.say("planned", steps=tuple(f"build/{build.build_id}" for build in wanted_builds(plan)))
+
+
+def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun:
+    path = context.folder.path
+    context.observer.stage("audit")
+    audited = audit(context, plan)
+    if options.until == "audit":
+        return FinishedRun(path, (), None, ())
+    context.observer.stage("build")
+    builds = make_builds(context, plan, audited)
+    if options.until == "build":
+        return FinishedRun(path, builds, None, ())
+    context.observer.stage("verify")
+    host = options.host(path / "jobs" / "host")
+    try:
+        references = run_references(context, plan, audited, host)
+        devices = tuple(_measured_devices(context, plan, audited, builds, references, host))
+    finally:
+        host.close()
+    if options.until == "verify":
+        return FinishedRun(path, builds, None, ())
+    context.observer.stage("report")
+    state = RunState(context.folder.record, plan, audited, builds, references, devices)
+    report = assemble(state)
+    with storage_errors(path):
+        files = render(report, path / "report")
+    if not context.folder.is_finished:
+        context.folder.say("run_finished", exit_code=int(exit_code_of(report)))
+    return FinishedRun(path, builds, report, files)
+
+
+def _measured_devices(
+    context: RunContext,
+    plan: Plan,
+    audited: Audit,
+    builds: Sequence[FinishedBuild],
+    references: Mapping[str, Reference],
+    host: Device,
+) -> list[MeasuredDevice]:
+    placements = [
+        Placement(accelerator.value, section.allow_fallback, section.threads)
+        for section in plan.devices
+        for accelerator in section.accelerators
+    ]
+    if not any(build.manifest for build in builds):
+        return []
+    device_run = run_device(context, plan, audited, builds, host, placements)
+    measurements = [
+        measure(context, plan, device_run, build, placement, _yardstick(audited, references, build))
+        for placement in placements
+        for build in builds
+        if build.manifest is not None
+    ]
+    return [MeasuredDevice(device_run, tuple(measurements))]
+
+
+def _yardstick(audited: Audit, references: Mapping[str, Reference], build: FinishedBuild) -> Yardstick:
+    model = audited.models[build.wanted.model]
+    reference = references[build.wanted.model]
+    samples = model.evaluation.open()
+    kept = None if reference.path is None else KeptOutputs(reference.path, model.facts.outputs)
+    return Yardstick(kept, samples.labels, samples)
+
+
+__all__ = [
+    "DeviceRun",
+    "ExitCode",
+    "FinishedRun",
+    "Measurement",
+    "RunOptions",
+    "run",
+]
