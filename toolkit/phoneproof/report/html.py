@@ -9,6 +9,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ def html_text(report: Report) -> str:
         script=script,
         policy=_policy(style, script),
         names=reading.build_names(report),
-        ambiguous=reading.ambiguous(report),
+        sizes=reading.build_sizes(report),
         pictures=picture.pictures(report),
         most_cases=MOST_CASES,
     )
@@ -67,6 +68,7 @@ def write_html(report: Report, folder: Path) -> Path:
     return path
 
 
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from phoneproof.builds.manifest import FloatOperator
+from phoneproof.devices.device import DeviceKind
 from phoneproof.errors import Fact
 from phoneproof.findings import Finding
 from phoneproof.protocol.attempts import Outcome
@@ -20,7 +21,6 @@ REPORT_VERSION: Final = 1
 
 Speed = Literal["faster", "slower", "no_difference", "too_noisy"]
 Validity = Literal["VALID", "INVALID"]
-DeviceKind = Literal["host", "phone", "browser", "simulated", "farm"]
 Interval = tuple[float, float]
 
 
@@ -107,7 +107,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class ReportedDevice:
-    """Where it ran. `simulated` is said beside every number."""
+    """Where it ran. That it is simulated or a replay is said beside every number."""
 
     id: str
     name: str

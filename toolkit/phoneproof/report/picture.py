@@ -56,9 +56,13 @@ class _Scene:
         )
 
     def said(self, text: str, result: Result) -> str:
-        """A number with what must stay on it: that its device is simulated, and its findings."""
-        simulated = " simulated" if result.device.kind == "simulated" else ""
-        return text + simulated + "".join(f" [{mark.number}]" for mark in reading.marks(self.report, result))
+        """A number with what must stay on it: that its device is not real, and its findings."""
+        unreal = reading.unreal(result.device)
+        return (
+            text
+            + (f" {unreal}" if unreal else "")
+            + "".join(f" [{mark.number}]" for mark in reading.marks(self.report, result))
+        )
 
 
 def pictures(report: Report) -> tuple[Picture, ...]:
@@ -74,7 +78,7 @@ def _scene(report: Report, device: ReportedDevice | None) -> _Scene:
         report=report,
         names=reading.build_names(report),
         several=reading.ambiguous(report),
-        sizes={build.build_id: build.size_bytes for build in report.builds},
+        sizes=reading.build_sizes(report),
         results=tuple(r for r in report.results if device and r.device.id == device.id),
     )
 

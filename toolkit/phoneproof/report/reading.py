@@ -42,6 +42,12 @@ def build_names(report: Report) -> Mapping[str, str]:
     }
 
 
+def build_sizes(report: Report) -> Mapping[str, int | None]:
+    """Size in bytes by build_id; None for a build that failed."""
+    measured = {r.configuration.build_id: r.size.bytes for r in report.results if r.size}
+    return measured | {b.build_id: b.size_bytes for b in report.builds}
+
+
 def configuration_text(result: Result) -> str:
     """How it ran: `onnxruntime, cpu, 1 thread`; what was asked for is named where it differs."""
     asked, actual = result.configuration.accelerator_requested, result.accelerator_actual
@@ -59,6 +65,11 @@ def ambiguous(report: Report) -> frozenset[ResultKey]:
 def devices(report: Report) -> tuple[ReportedDevice, ...]:
     """The devices that have results, in order, each once."""
     return tuple({r.device.id: r.device for r in report.results}.values())
+
+
+def unreal(device: ReportedDevice) -> str | None:
+    """The word that stands on every number of a device that did not run anything now; else None."""
+    return {"simulated": "simulated", "replay": "replayed"}.get(device.kind)
 
 
 def device_names(report: Report) -> Mapping[str, str]:

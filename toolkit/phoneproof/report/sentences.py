@@ -20,15 +20,15 @@ Facts = Mapping[str, Fact]
 
 REASON_SENTENCES: Final[Mapping[str, str]] = {
     "gate_passed": "Within the limits that were set.",
-    "gate_not_set": "No limit was set.",
     "not_measured": "Not measured: {why:why}.",
     "parity_below": "Output {output} is {sqnr_db:db} from the reference[, in {slice}]; {limit_db:db} "
     "are asked.",
-    "parity_doubtful": "Output {output} is {sqnr_db:db} from the reference: above {fail_db:db}, "
-    "where it would fail, but below {pass_db:db}, where it would pass.",
+    "parity_doubtful": "Output {output} is {sqnr_db:db} from the reference[, in {slice}]: above "
+    "{fail_db:db}, where it would fail, but below {pass_db:db}, where it would pass.",
     "parity_rescued_by_accuracy": "[Output {output} is only {sqnr_db:db} from the reference, but "
     "]accuracy on the evaluation set shows that it does no harm.",
     "parity_undefined": "How far output {output} is from the reference is not defined: {why:why}.",
+    "outputs_differ_in_form": "The outputs differ in form from the reference's: {what}",
     "labels_differ": "Output {output} holds labels, and {agreement:percent} of them equal the reference's.",
     "accuracy_dropped": "[In {metric}, ]accuracy dropped by {drop:drop}[ on {n:count} samples] (95 % "
     "interval {lo:end} to {hi:end}); at most {limit:end} is allowed.",
@@ -52,7 +52,6 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "build_failed": "The build failed.",
     "load_failed": "The runtime did not load the build.",
     "reference_failed": "The source model did not run, so there is nothing to compare with.",
-    "blocked_by_finding": "Finding {id} stops it.",
     "best_passing": "Of the builds that pass every gate it is the best[: {size_ratio:times} the "
     "baseline's size][, {speed_ratio:times} its speed][, accuracy drop {drop:drop}].",
     "none_passes": "No build passes every gate.",
@@ -92,6 +91,8 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
     "and accuracy were measured with the exact kernels, latency with the usual ones.",
     "TOOL-UNTESTED-VERSION": "{package} {version} was not tested with phoneproof; {tested} was.",
+    "BUILD-KEPT-IN-INT8": "The plan keeps operators in float that a runtime computes in int8 all the "
+    "same, since their neighbours are quantized[: {operators}].",
     "BUILD-FLOAT-OPERATORS": "Operators left in float: {count:count}[ ({operators})][; why: {reasons}].",
 }
 
@@ -163,8 +164,8 @@ def fact_text(value: Fact) -> str:
 
 
 def facts_text(facts: Facts) -> str:
-    """Facts by name: `samples: 12, file: a.png`."""
-    return ", ".join(f"{name}: {fact_text(value)}" for name, value in facts.items())
+    """Facts by name: `samples: 12, file: a.png`. Empty lists are left out."""
+    return ", ".join(f"{name}: {fact_text(value)}" for name, value in facts.items() if value != ())
 
 
 def _number(value: Fact, form: Callable[[float], str]) -> str:
@@ -209,8 +210,10 @@ def _sentence(template: str | None, id: str, facts: Facts) -> str:
     named = {name for name, _ in _PLACE.findall(template)} | {"metric"}
     text = _PLACE.sub(lambda place: _value(place[1], place[2], facts), kept)
     rest = {} if "*" in named else {name: value for name, value in facts.items() if name not in named}
-    text = text[:1].upper() + text[1:]
-    return f"{text} ({facts_text(rest)})" if rest else text
+    if not kept.startswith("{"):  # a leading part may have been left out; a fact keeps its spelling
+        text = text[:1].upper() + text[1:]
+    told = facts_text(rest)
+    return f"{text} ({told})" if told else text
 
 
 def _all_known(part: str, facts: Facts) -> bool:

@@ -6,9 +6,10 @@ Each table has one entry for each member of its Literal; a test keeps them in st
 from collections.abc import Mapping
 from typing import Final
 
+from phoneproof.devices.device import DeviceKind
 from phoneproof.findings import Severity
 from phoneproof.protocol.attempts import Outcome
-from phoneproof.report.model import DeviceKind, Speed, Validity
+from phoneproof.report.model import Speed, Validity
 from phoneproof.verify.diagnosis import Cause, LegName, LegState
 from phoneproof.verify.verdicts import GateId, Verdict
 
@@ -48,6 +49,7 @@ DEVICE_KINDS: Final[Mapping[DeviceKind, str]] = {
     "phone": "phone",
     "browser": "browser",
     "simulated": "simulated",
+    "replay": "replay of a recording",
     "farm": "device farm",
 }
 

@@ -1,0 +1,227 @@
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from phoneproof.errors import StorageError
+from phoneproof.findings import Finding
+from phoneproof.report.html import MOST_CASES, html_text
+from phoneproof.report.model import CaseResult, Report
+from phoneproof.report.render import render
+from tests.report import reports
+from tests.report.pages import Page
+
+X = "\N{MULTIPLICATION SIGN}"
+
+
+@pytest.fixture(params=reports.STATES)
+def any_report(request: pytest.FixtureRequest) -> Report:
+    return reports.STATES[request.param]()
+
+
+def page(report: Report) -> Page:
+    return Page(html_text(report))
+
+
+def row_of(html: str, build: str, table: str = "results") -> str:
+    """Text of the first row of the build in a table, and what its head cell says."""
+    body = html.split(f'<section id="{table}"')[1].split("<tbody>")[1]
+    found = next(part for part in body.split("<tr>") if f"<bdi>{build}</bdi>" in part)
+    return " ".join(
+        re.sub(r"<[^>]+>", " ", found.split("</tr>")[0]).replace("\N{NO-BREAK SPACE}", " ").split()
+    )
+
+
+def test_the_page_is_well_formed(any_report: Report) -> None:
+    read = page(any_report)
+    assert read.crossed == []
+    assert read.open == []
+
+
+def test_nothing_is_asked_for_from_outside(any_report: Report) -> None:
+    html = html_text(any_report)
+    for _, attributes in page(any_report).elements:
+        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            if name in attributes:
+                assert str(attributes[name]).startswith(("#", "data:,"))
+        assert "style" not in attributes
+        assert not any(name.startswith("on") for name in attributes)
+    assert "url(http" not in html
+    assert "@import" not in html
+
+
+def test_the_policy_allows_only_the_one_style_and_the_one_script(any_report: Report) -> None:
+    read = page(any_report)
+    policy = next(m["content"] for m in read.all("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert len(read.styles) == len(read.scripts) == 1
+    for text in (*read.styles, *read.scripts):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_the_page_can_be_read_without_eyes(any_report: Report) -> None:
+    read = page(any_report)
+    assert read.all("html") == [{"lang": "en"}]
+    assert len(read.all("h1")) == 1
+    levels = [int(name[1]) for name, _ in read.elements if re.fullmatch("h[1-6]", name)]
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert len(read.all("caption")) == len(read.all("table"))
+    assert all("scope" in attributes for attributes in read.all("th"))
+    drawings = [a for a in read.all("svg") if a.get("aria-hidden") != "true"]
+    assert all(a.get("role") == "img" for a in drawings)
+    ids = [a["id"] for _, a in read.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    targets = {str(a["href"])[1:] for a in read.all("a")}
+    assert targets <= set(ids)
+    assert read.all("a")[0]["class"] == "skip"
+
+
+def test_the_recommendation_comes_first_with_its_numbers() -> None:
+    words = page(reports.all_pass()).words
+    start = words.index("Ship onnx-int8.")
+    assert start < words.index("Before and after", words.index("Recommendation"))
+    assert f"0.26{X}" in words[start:]
+    assert f"2.31{X}" in words[start:]
+    assert "97.75 %" in words[start:]
+
+
+def test_no_recommendation_is_said_with_its_reason() -> None:
+    assert "No build is recommended. No build passes every gate." in page(reports.failures()).words
+
+
+def test_a_speed_of_outputs_that_are_not_right_is_not_shown_as_a_win() -> None:
+    html = html_text(reports.failures())
+    row = row_of(html, "onnx-int8")
+    assert "not counted" in row
+    assert "faster" not in row
+    assert 'class="bar fail hollow"' in html
+    assert "not counted" in row_of(html_text(without_parity_gate()), "onnx-int8")
+
+
+def without_parity_gate() -> Report:
+    report = reports.all_pass()
+    gates = tuple(gate for gate in report.results[1].gates if gate.id != "parity")
+    return replace(report, results=(report.results[0], replace(report.results[1], gates=gates)))
+
+
+def test_a_speed_of_right_outputs_is_shown_with_its_interval() -> None:
+    row = row_of(html_text(reports.all_pass()), "onnx-int8")
+    assert f"2.31{X} faster" in row
+    assert f"95 % interval 2.20{X} to 2.43{X}" in row
+
+
+def test_failed_builds_keep_their_row_and_their_reason() -> None:
+    html = html_text(reports.failures())
+    assert "The converter does not know the operator GridSample." in row_of(html, "onnx-int8-qoperator")
+    assert "Keep the layer in float" in html
+    assert "NotImplementedError: GridSample" in html
+
+
+def test_every_number_of_a_simulated_device_says_so() -> None:
+    html = html_text(reports.failures())
+    simulated = [part for part in html.split("<tr>") if "<bdi>Pixel 8</bdi>" in part.split("</th>")[0]]
+    assert len(simulated) >= 6
+    measured = re.compile(
+        r'<td class="n" (?:data-label="(?:Latency|Speed|Accuracy|Parity)" )?data-v="[\d.]+">'
+    )
+    for part in simulated:
+        for cell in part.split("</tr>")[0].split("</td>"):
+            if measured.search(cell) and not cell.strip().endswith("890"):
+                assert "simulated" in cell, cell
+    drawn = html.split('<section id="picture"')[1].split("</figure>")[1]
+    assert drawn.count("ms simulated</text>") == 2
+
+
+def test_every_picture_of_a_replay_says_so() -> None:
+    report = reports.all_pass()
+    replay = replace(reports.HOST, kind="replay")
+    replayed = replace(report, results=tuple(replace(r, device=replay) for r in report.results))
+    drawn = html_text(replayed).split('<section id="picture"')[1].split("</section>")[0]
+    assert drawn.count("ms replayed") + drawn.count("µs replayed") >= 3
+    assert "simulated" not in Page(html_text(replayed)).words
+
+
+def test_a_waived_finding_is_marked_on_the_numbers_it_touches() -> None:
+    html = html_text(reports.failures())
+    row = row_of(html, "onnx-int8")
+    assert row.count("[1]") >= 4
+    assert "[1]" not in row_of(html, "onnx-int8-dynamic")
+    assert 'title="DATA-CALIBRATION-TOO-FEW, waived"' in html
+    assert "waived by the plan" in html
+    assert "809 µs [1], not counted" in html
+
+
+def test_a_finding_about_another_build_marks_nothing_here() -> None:
+    report = reports.all_pass()
+    other = replace(Finding.of("HOST-SATURATES", reports.DYNAMIC), waived=True)
+    touched = replace(report.results[1], findings=("HOST-SATURATES",))
+    changed = replace(report, findings=(other,), results=(report.results[0], touched))
+    assert 'class="mark"' not in html_text(changed)
+
+
+def test_a_baseline_without_a_comparison_of_sizes_still_shows_its_size() -> None:
+    report = reports.all_pass()
+    alone = replace(report, results=(replace(report.results[0], size=None), *report.results[1:]))
+    assert "1.12 MB" in row_of(html_text(alone), "onnx-float32")
+
+
+def test_crashes_name_their_input_and_cause() -> None:
+    row = row_of(html_text(reports.failures()).replace('<section id="outcomes"', "", 1).replace(
+        "that did not pass</caption>", '<section id="bad"', 1), "edge:all-nan", "bad")  # fmt: skip
+    assert "crashed" in row
+    assert "signal SIGSEGV" in row
+    assert "all-nan" in row
+
+
+def test_an_unknown_accelerator_is_said_to_be_unknown() -> None:
+    words = page(reports.failures()).words
+    assert "unknown (asked: nnapi)" in words
+
+
+def test_nothing_measured_is_a_page_too() -> None:
+    words = page(reports.nothing_measured()).words
+    assert "Nothing was measured, so nothing can be recommended." in words
+    assert "None" not in words
+
+
+def test_no_python_value_shows_through(any_report: Report) -> None:
+    words = page(any_report).words
+    for leak in ("None", "True", "False", "Undefined", "dict(", "<bound", "nan", "inf "):
+        assert not re.search(rf"(?<![\w-]){re.escape(leak)}(?![\w-])", words.replace("all-nan", "")), leak
+
+
+def test_the_command_can_be_pasted() -> None:
+    assert "phoneproof run --clone 'runs/2026-11-30 digits'" in page(reports.all_pass()).words
+
+
+def test_many_cases_are_cut_and_the_cut_is_said() -> None:
+    cases = tuple(
+        CaseResult(f"edge:{i}", "infer", "failed", sample=str(i), error="bad input")
+        for i in range(MOST_CASES + 5)
+    )
+    report = reports.all_pass()
+    full = replace(report, results=(*report.results[:2], replace(report.results[2], cases=cases)))
+    html = html_text(full)
+    assert f"the first {MOST_CASES} of {MOST_CASES + 5}" in Page(html).words
+    assert html.count("bad input") == MOST_CASES
+
+
+def test_render_writes_both_files_and_nothing_else(any_report: Report, tmp_path: Path) -> None:
+    paths = render(any_report, tmp_path / "report")
+    assert [path.name for path in paths] == ["report.json", "index.html"]
+    assert sorted((tmp_path / "report").iterdir()) == sorted(paths)
+
+
+def test_a_page_that_cannot_be_written_is_an_error_with_place_and_next_step(tmp_path: Path) -> None:
+    (tmp_path / "index.html").mkdir()
+    with pytest.raises(StorageError) as caught:
+        render(reports.all_pass(), tmp_path)
+    assert caught.value.where == str(tmp_path / "index.html")
+    assert caught.value.next_step

@@ -1,0 +1,56 @@
+from dataclasses import replace
+
+from phoneproof.report import reading
+from phoneproof.report.model import Recommendation
+from phoneproof.verify.verdicts import Reason
+from tests.report import reports
+
+
+def test_a_build_is_called_by_its_recipe_while_that_is_unique() -> None:
+    names = reading.build_names(reports.all_pass())
+    assert names[reports.INT8] == "onnx-int8"
+    twin = "digits/onnx/onnx-int8"
+    other = reports.build("digits/pytorch/onnx-int8", 290_000)
+    both = reading.build_names(reports.report([reports.build(twin, 291_000), other], []))
+    assert both == {twin: twin, other.build_id: other.build_id}
+
+
+def test_the_worst_output_is_found_by_its_worst_slice() -> None:
+    fine = reports.parity("boxes", 40.0, worst_slice_db=1.5)
+    result = reports.result(reports.INT8, parity=(reports.parity("logits", 25.0), fine))
+    assert reading.worst_parity(result) == fine
+
+
+def test_an_output_that_is_not_defined_is_worse_than_any_and_an_equal_one_better() -> None:
+    undefined = reports.parity("a", None)
+    equal = reports.parity("b", None, exact=True)
+    result = reports.result(reports.INT8, parity=(equal, reports.parity("c", 3.0), undefined))
+    assert reading.worst_parity(result) == undefined
+    assert reading.worst_parity(replace(result, parity=(equal, reports.parity("c", 90.0)))).output == "c"  # type: ignore[union-attr]
+
+
+def test_the_interval_of_the_accuracy_is_the_drops_turned_round() -> None:
+    low, high = reading.accuracy_interval(reports.result(reports.INT8)) or (0, 0)
+    assert round(low, 6) == round(0.9798 - 0.0089, 6)
+    assert round(high, 6) == round(0.9798 + 0.0031, 6)
+
+
+def test_the_baseline_of_a_result_runs_as_it_does() -> None:
+    report = reports.all_pass()
+    four = replace(report.results[0], configuration=replace(report.results[0].configuration, threads=4))
+    wide = replace(report.results[1], configuration=replace(report.results[1].configuration, threads=4))
+    both = replace(report, results=(report.results[0], four, wide))
+    assert reading.reference_result(both, wide) == four
+
+
+def test_the_recommended_result_is_on_the_named_device_and_passes() -> None:
+    phone = reports.result(reports.INT8, reports.PIXEL)
+    slow = reports.result(reports.INT8, latency=reports.latency(9.0))
+    failing = reports.result(reports.INT8, verdict="fail", latency=reports.latency(0.1))
+    advice = Recommendation(reports.INT8, "host", Reason("best_passing"))
+    report = reports.report([], [phone, failing, slow], recommendation=advice)
+    assert reading.recommended(report) == slow
+
+
+def test_builds_that_never_ran_are_kept() -> None:
+    assert [b.recipe for b in reading.builds_without_result(reports.failures())] == ["onnx-int8-qoperator"]
