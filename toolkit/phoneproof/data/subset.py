@@ -4,9 +4,27 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from phoneproof.data.samples import Label
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which samples of a set: the part of skip and take, and of it at most `most`, each label with its share.
+
+    skip 0, take None, most None: all.
+    """
+
+    skip: int = 0
+    take: int | None = None
+    most: int | None = None
+    seed: int = 0
+
+
+ALL: Final = Part()
 
 
 def choose_subset(labels: Sequence[Label], n: int, seed: int) -> tuple[int, ...]:
@@ -28,3 +46,22 @@ def choose_subset(labels: Sequence[Label], n: int, seed: int) -> tuple[int, ...]
     firsts = sorted((entry for entry in order if not entry[0]), key=lambda entry: entry[2])
     rest = sorted(entry for entry in order if entry[0])
     return tuple(sorted(index for *_, index in (firsts + rest)[: max(n, 0)]))
+
+
+def part_of(labels: Sequence[Label], skip: int, take: int | None, seed: int) -> tuple[int, ...]:
+    """Ascending indices of the part of a set that is meant: all of it for skip 0 and take None.
+
+    Else the choice of skip + take (of all, for take None) without the choice of skip. Because choices are
+    contained in larger ones, a part that takes n and a part that skips n share no sample.
+    """
+    end = len(labels) if take is None else skip + take
+    skipped = frozenset(choose_subset(labels, skip, seed))
+    return tuple(index for index in choose_subset(labels, end, seed) if index not in skipped)
+
+
+def chosen(labels: Sequence[Label], part: Part) -> tuple[int, ...]:
+    """Ascending indices of what a Part means."""
+    meant = part_of(labels, part.skip, part.take, part.seed)
+    if part.most is None or part.most >= len(meant):
+        return meant
+    return tuple(meant[i] for i in choose_subset([labels[i] for i in meant], part.most, part.seed))

@@ -12,9 +12,10 @@ from phoneproof.data.materialization import Materialization, fingerprint
 from phoneproof.data.set_specs import EntryPoint, set_to_dict
 from phoneproof.data.sets import open_set
 from phoneproof.data.store import SampleStore
+from phoneproof.data.subset import Part, chosen
 from phoneproof.errors import DataError
 from phoneproof.findings import Finding, blocking, waive
-from phoneproof.plan.data_section import Role
+from phoneproof.plan.data_section import DeclaredSet, Role
 from phoneproof.plan.model import Plan
 from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
@@ -185,7 +186,6 @@ def samples_request(
         raise DataError(
             f"The plan names no {role} set.", where=f"data.{role}", next_step=f"Add [data.{role}]."
         )
-    count = plan.data.samples if role == "evaluation" else plan.data.calibration_samples
     return {
         "version": 1,
         "subject": role,
@@ -195,12 +195,7 @@ def samples_request(
         "root": str(store),
         "size_cap_bytes": int(plan.data.max_gb * 1e9),
         "size_cap_key": SIZE_CAP_KEY,
-        "part": {
-            "skip": declared.skip,
-            "take": declared.take,
-            "most": None if count == "all" else count,
-            "seed": plan.data.seed,
-        },
+        "part": to_dict(_part(plan, declared)),
         "evaluation_samples": None if evaluation is None else str(evaluation),
     }
 
@@ -211,8 +206,14 @@ def set_mark(plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], root: Path)
     if declared is None or isinstance(declared.spec, EntryPoint):
         return None
     opened = open_set(declared.spec, [tensor.name for tensor in inputs])
+    indices = chosen([entry.label for entry in opened.entries], _part(plan, declared))
     target = Materialization(inputs, plan.data.preprocess, root, int(plan.data.max_gb * 1e9))
-    return fingerprint(declared.spec, opened, range(len(opened.entries)), target)
+    return fingerprint(declared.spec, opened, indices, target)
+
+
+def _part(plan: Plan, declared: DeclaredSet) -> Part:
+    count = plan.data.samples if declared.role == "evaluation" else plan.data.calibration_samples
+    return Part(declared.skip, declared.take, None if count == "all" else count, plan.data.seed)
 
 
 def _once(findings: list[Finding]) -> list[Finding]:

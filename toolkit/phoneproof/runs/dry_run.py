@@ -43,8 +43,8 @@ def foresee(plan: Plan, out: Path, options: RunOptions) -> tuple[ForeseenStep, .
     calibration: dict[str, str | None] = {}
     for section in plan.models:
         key = model_key(section)
-        facts[key] = _facts(plan, section, store, steps)
-        inputs = facts[key].inputs if facts[key] is not None else ()
+        found = facts[key] = _facts(plan, section, store, steps)
+        inputs = () if found is None else found.inputs
         _samples(plan, "evaluation", key, inputs, store, steps)
         if plan.data.calibration is not None:
             calibration[key] = _samples(plan, "calibration", key, inputs, store, steps)

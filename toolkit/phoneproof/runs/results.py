@@ -11,7 +11,7 @@ from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.recipes.table import Precision
 from phoneproof.report import model as report
 from phoneproof.runs.measuring import Measurement, Timing
-from phoneproof.verify.diagnosis import ChainDiagnosis, Leg, LegName, diagnose
+from phoneproof.verify.diagnosis import Leg, LegName, diagnose
 from phoneproof.verify.gates import (
     Limits,
     OutputParityOf,
@@ -268,7 +268,7 @@ def diagnosis_of(
     legs += [Leg("device_cpu", "missing"), Leg("device_accelerator", "missing")]
     found = diagnose(legs, "float_host" if baseline is None else "quantized_host")
     return report.Diagnosis(
-        measured.build.wanted.build_id, device.id, found.cause, _legs(found), {"unmeasured": found.unmeasured}
+        measured.build.wanted.build_id, device.id, found.cause, found.legs, {"unmeasured": found.unmeasured}
     )
 
 
@@ -291,10 +291,6 @@ def worst_db(one: OutputParity | LabelParity) -> float | None:
     if isinstance(one, LabelParity) or one.sqnr_db is None:
         return None
     return min([one.sqnr_db, *(s.sqnr_db for s in one.worst_slices)])
-
-
-def _legs(found: ChainDiagnosis) -> tuple[report.Leg, ...]:
-    return tuple(report.Leg(leg.name, leg.state, leg.build_id, leg.sqnr_db) for leg in found.legs)
 
 
 def recommend(results: Sequence[report.Result]) -> report.Recommendation:
@@ -336,13 +332,11 @@ def _speed_class(result: report.Result, among: Sequence[report.Result]) -> int:
 
 def reported_device(description: DeviceDescription) -> report.ReportedDevice:
     """A device as the report names it."""
-    simulated = description.kind == "simulated" or description.kind == "replay"
-    kind: report.DeviceKind = "simulated" if simulated else description.kind
     facts: Mapping[str, Fact] = dict(description.environment)
     return report.ReportedDevice(
         description.device_id,
         description.name,
-        kind,
+        description.kind,
         str(description.environment.get("os") or "unknown"),
         facts,
     )

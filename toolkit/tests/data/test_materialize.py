@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phoneproof.data.materialize import Result, main
+from phoneproof.data.materialize import Result, work
 from phoneproof.data.store import SampleStore
 from phoneproof.protocol import codec
+from phoneproof.protocol.work import run_worker
 from tests.data.builders import image_folder, stretch
 
 TOOLKIT = Path(__file__).parents[2]
@@ -25,7 +26,6 @@ def request(tmp_path: Path, declared: dict[str, Any], **changes: Any) -> Path:
         "preprocess": stretch(4, 4).to_dict(),
         "inputs": [{"name": "image", "dtype": "float32", "shape": [1, 3, 4, 4]}],
         "root": str(tmp_path / "store"),
-        "out": str(tmp_path / "out"),
         "size_cap_bytes": 10**8,
         "size_cap_key": "data.size_cap_mb",
     }
@@ -48,36 +48,36 @@ def test_a_set_is_stored_checked_and_reported(tmp_path: Path) -> None:
     folder = image_folder(tmp_path / "set", {"a": 30, "b": 10})
     (folder / "b" / "000.png").write_bytes(b"broken")
     declared = {"kind": "image_folder", "path": str(folder)}
-    path = request(tmp_path, declared, subset={"n": 40, "seed": 3})
+    path = request(tmp_path, declared, part={"skip": 0, "take": None, "most": 40, "seed": 3})
     done = started(path)
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines[-1] == {"stage": "write", "progress": 40, "total": 40}
-    assert {line["stage"] for line in lines} == {"hash", "write"}
-    result = codec.from_dict(Result, read(tmp_path / "out" / "result.json"))
+    lines = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert lines[-1] == {"step": "write", "done": 40, "total": 40}
+    assert {line["step"] for line in lines} == {"hash", "write"}
+    result = codec.from_dict(Result, read(tmp_path / "result.json"))
     store = SampleStore.open(Path(result.path), verify=True)
     assert (result.count, result.skipped, result.hit) == (39, 1, False)
     assert store.digest == result.digest
     assert [finding.id for finding in result.findings] == ["DATA-CALIBRATION-FEW", "DATA-BROKEN-FILE"]
-    assert not list((tmp_path / "out").glob(".*"))
+    assert not list(tmp_path.glob(".*"))
 
     again = started(path)
     assert again.returncode == 0
-    assert read(tmp_path / "out" / "result.json")["hit"] is True
+    assert read(tmp_path / "result.json")["hit"] is True
 
 
 def test_overlap_with_the_evaluation_set(tmp_path: Path) -> None:
     declared = {"kind": "image_folder", "path": str(image_folder(tmp_path / "set", {"a": 12}))}
-    assert main([str(request(tmp_path, declared, subject="evaluation"))]) == 0
-    evaluation = read(tmp_path / "out" / "result.json")
+    assert run_worker(work, [str(request(tmp_path, declared, subject="evaluation"))]) == 0
+    evaluation = read(tmp_path / "result.json")
     assert evaluation["findings"] == []
-    assert main([str(request(tmp_path, declared, evaluation_samples=evaluation["path"]))]) == 0
-    findings = {f["id"]: f for f in read(tmp_path / "out" / "result.json")["findings"]}
+    assert run_worker(work, [str(request(tmp_path, declared, evaluation_samples=evaluation["path"]))]) == 0
+    findings = {f["id"]: f for f in read(tmp_path / "result.json")["findings"]}
     assert findings["DATA-OVERLAP"]["severity"] == "severe"
     assert findings["DATA-OVERLAP"]["facts"]["fraction"] == 1.0
 
 
-def test_what_an_entry_point_prints_does_not_reach_the_events(tmp_path: Path) -> None:
+def test_what_an_entry_point_prints_does_not_reach_the_progress(tmp_path: Path) -> None:
     (tmp_path / "noisy.py").write_text(
         "import os, numpy as np\n"
         "def samples():\n"
@@ -89,8 +89,9 @@ def test_what_an_entry_point_prints_does_not_reach_the_events(tmp_path: Path) ->
     inputs = [{"name": "image", "dtype": "float32", "shape": [1, 3]}]
     done = started(request(tmp_path, declared, preprocess=None, inputs=inputs))
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["stage"] for line in done.stdout.splitlines()] == ["hash", "write"]
-    assert "native noise" in done.stderr
+    progress = (tmp_path / "progress.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in progress] == ["hash", "write"]
+    assert "native noise" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -106,32 +107,38 @@ def test_what_an_entry_point_prints_does_not_reach_the_events(tmp_path: Path) ->
         ({"size_cap_bytes": 10}, "DataError", "data.size_cap_mb"),
         ({"evaluation_samples": "/absent"}, "StorageError", "/absent/samples.json"),
         ({"surprise": 1}, "ProtocolError", "$"),
-        ({"version": 2}, "ProtocolError", "request.json"),
+        ({"version": 2}, "ProtocolError", "version"),
     ],
 )
 def test_errors_are_written_with_place_and_next_step(
     tmp_path: Path, changes: dict[str, Any], error_class: str, where: str
 ) -> None:
     declared = {"kind": "image_folder", "path": str(image_folder(tmp_path / "set", {"a": 2}))}
-    assert main([str(request(tmp_path, declared, **changes))]) == 1
-    known = tmp_path / ("out" if error_class != "ProtocolError" else "")
-    error = read(known / "error.json")
+    assert run_worker(work, [str(request(tmp_path, declared, **changes))]) == 1
+    error = read(tmp_path / "error.json")
     assert set(error) == {"class", "what", "where", "next_step", "facts"}
     assert error["class"] == error_class
     assert where in error["where"]
-    assert not (tmp_path / "out" / "result.json").exists()
+    assert not (tmp_path / "result.json").exists()
 
 
-def test_usage() -> None:
-    assert main([]) == 2
+def test_two_parts_of_one_folder_share_no_sample(tmp_path: Path) -> None:
+    declared = {"kind": "image_folder", "path": str(image_folder(tmp_path / "set", {"a": 30, "b": 10}))}
+    ids = []
+    for part in ({"take": 12}, {"skip": 12}):
+        assert run_worker(work, [str(request(tmp_path, declared, part={"seed": 5, **part}))]) == 0
+        ids.append(SampleStore.open(Path(read(tmp_path / "result.json")["path"])).stored.ids)
+    assert [len(part) for part in ids] == [12, 28]
+    assert not set(ids[0]) & set(ids[1])
+    assert {name.split("/")[0] for name in ids[0]} == {"a", "b"}
 
 
 def test_values_without_a_preprocess(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=np.random.default_rng(0).normal(size=(100, 3)))
     declared = {"kind": "npz", "path": str(tmp_path / "x.npz")}
     inputs = [{"name": "image", "dtype": "float32", "shape": [1, 3]}]
-    assert main([str(request(tmp_path, declared, preprocess=None, inputs=inputs))]) == 0
-    result = read(tmp_path / "out" / "result.json")
+    assert run_worker(work, [str(request(tmp_path, declared, preprocess=None, inputs=inputs))]) == 0
+    result = read(tmp_path / "result.json")
     assert result["findings"] == []
     assert SampleStore.open(Path(result["path"])).input("image").dtype == "float32"
 

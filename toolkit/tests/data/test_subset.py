@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phoneproof.data.subset import choose_subset
+from phoneproof.data.subset import Part, choose_subset, chosen, part_of
 
 labels_lists = st.lists(st.integers(0, 6), max_size=80)
 
@@ -55,3 +55,18 @@ def test_labels_that_are_no_classes_are_ordinary_values() -> None:
     boxes = [[[0, 0, 1, 1]], [], [[2, 2, 3, 3]]]
     assert choose_subset(boxes, 2, 0) == choose_subset(boxes, 2, 0)
     assert len(choose_subset([0.5, 0.25, 0.5], 2, 0)) == 2
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(0, 45), st.integers(0, 9))
+def test_a_part_that_takes_and_one_that_skips_make_up_the_set(labels: list[str], n: int, seed: int) -> None:
+    taken = part_of(labels, 0, n, seed)
+    left = part_of(labels, n, None, seed)
+    assert sorted((*taken, *left)) == list(range(len(labels)))
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(0, 20), st.integers(1, 20))
+def test_at_most_so_many_of_a_part_are_chosen(labels: list[str], skip: int, most: int) -> None:
+    part = part_of(labels, skip, None, 1)
+    picked = chosen(labels, Part(skip=skip, most=most, seed=1))
+    assert len(picked) == min(most, len(part))
+    assert set(picked) <= set(part)
