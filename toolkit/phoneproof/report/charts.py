@@ -18,8 +18,10 @@ _STRIP_WIDTH: Final = 180
 _ROW: Final = 46
 _TOP: Final = 6
 _BAR: Final = 14
-_LINE_ROOM: Final = 44
-"""Characters of label and value that fit on one line of a row."""
+# Widths at 13 px in DejaVu Sans, the widest of the fonts that the page asks for (Chromium, Debian 12).
+_LABEL_CHARACTER: Final = 7.1
+_VALUE_CHARACTER: Final = 7.5
+_SIGN: Final = 20.0
 _NOTHING: Final = Markup()
 
 
@@ -152,7 +154,7 @@ def _chart(
 
 def _row(row: Row, top: float, scale: _Scale, shape: Callable[[Row, float, _Scale], Markup]) -> Markup:
     label = visible(row.label)
-    room = max(_LINE_ROOM - len(row.text), 8)
+    room = max(int((WIDTH - _SIGN - len(row.text) * _VALUE_CHARACTER) / _LABEL_CHARACTER), 8)
     words = Markup(
         '<text class="label" x="2" y="{y}"><tspan class="sign {state}">{sign}</tspan> {short}</text>'
         '<text class="value end" x="{right}" y="{y}">{text}</text>'

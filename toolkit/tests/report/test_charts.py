@@ -65,6 +65,14 @@ def test_a_row_without_a_value_keeps_its_label_and_has_no_bar() -> None:
     assert str(found(drawing, "reference")[0].get("d")).count("M") == 1
 
 
+def test_label_and_value_do_not_meet() -> None:
+    label, text = "a name that is far too long to stand beside its value", "809 µs simulated [1], not counted"
+    drawing = bar_chart("t", [Row(label, text, 1.0, None, None, "pass")], None)
+    short = "".join(found(drawing, "label")[0].itertext())
+    assert len(short) * 7.1 + len(text) * 7.5 <= WIDTH + 8 * 7.1
+    assert len(short) >= 8
+
+
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=300))
 def test_a_histogram_shows_a_bin_for_every_run(runs: list[int]) -> None:
     drawing = histogram(runs, "t", "lo", "hi", sorted(runs)[len(runs) // 2])

@@ -114,7 +114,7 @@ def without_parity_gate() -> Report:
 def test_a_speed_of_right_outputs_is_shown_with_its_interval() -> None:
     row = row_of(html_text(reports.all_pass()), "onnx-int8")
     assert f"2.31{X} faster" in row
-    assert f"95 % interval 2.20{X} to 2.43{X}" in row
+    assert f"95 % interval 2.20{X} to 2.43{X}" in row.replace("&nbsp;", " ")
 
 
 def test_failed_builds_keep_their_row_and_their_reason() -> None:
@@ -225,3 +225,32 @@ def test_a_page_that_cannot_be_written_is_an_error_with_place_and_next_step(tmp_
         render(reports.all_pass(), tmp_path)
     assert caught.value.where == str(tmp_path / "index.html")
     assert caught.value.next_step
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb or #rgb, WCAG 2.2."""
+    digits = colour.removeprefix("#")
+    digits = "".join(d * 2 for d in digits) if len(digits) == 3 else digits
+    channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def themes() -> list[dict[str, str]]:
+    style = Page(html_text(reports.one_build())).styles[0]
+    light, dark, paper = (
+        dict(re.findall(r"--([\w-]+): (#\w+);", block))
+        for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    )
+    return [light, light | dark, light | paper]
+
+
+@pytest.mark.parametrize("theme", range(3), ids=["light", "dark", "print"])
+@pytest.mark.parametrize("text", ["ink", "muted", "pass", "fail", "inconclusive"])
+@pytest.mark.parametrize("ground", ["paper", "panel"])
+def test_text_has_enough_contrast(theme: int, text: str, ground: str) -> None:
+    colours = themes()[theme]
+    grounds = [colours[ground]] + ([colours[f"{text}-tint"]] if f"{text}-tint" in colours else [])
+    for back in grounds:
+        bright, dim = sorted((luminance(colours[text]), luminance(back)), reverse=True)
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5
