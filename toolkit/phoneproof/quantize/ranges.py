@@ -21,8 +21,8 @@ RANGES_VERSION: Final = 1
 LEVELS: Final = 256
 """Number of values an int8 has. Asymmetric quantization uses all of them inside the range."""
 
-_CANDIDATES: Final = 512
-"""Thresholds tried by the entropy method: steps of at most 0.2 % of the greatest magnitude."""
+_CANDIDATES: Final = 256
+"""Thresholds tried by the entropy method: steps of at most 0.4 % of the greatest magnitude."""
 
 _EMPTY_LEVEL: Final = 1e-4
 """Count given to a level that holds only clipped values, so that its divergence is large but finite."""

@@ -67,8 +67,7 @@ def load_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -
     Raises SourceModelError: missing, truncated or not ONNX, external data outside the model's folder or too
     short, refused by the ONNX checker, an axis left dynamic, a shape that contradicts the model.
     """
-    read_header(path)
-    model = _parse(path)
+    model = parse_onnx(path)
     files = _external_files(model, path)
     if path.stat().st_size + sum(file.stat().st_size for file in files) > SIZE_LIMIT:
         raise SourceModelError(
@@ -86,6 +85,11 @@ def load_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -
     return OnnxSource(path=path, sha256=sha256, model=model, inputs=inputs, outputs=outputs)
 
 
+def external_files(path: Path) -> tuple[Path, ...]:
+    """The model's file and the files with its external data. SourceModelError as `load_onnx`."""
+    return (path, *_external_files(parse_onnx(path), path))
+
+
 def content_sha256(path: Path) -> str:
     """SHA-256 of the model's content.
 
@@ -93,11 +97,15 @@ def content_sha256(path: Path) -> str:
     `relative path NUL sha256 LF` of all files, so that the weights count too (the model's own path is empty:
     renaming it changes nothing).
     """
+    return _hash(path, _external_files(parse_onnx(path), path))
+
+
+def parse_onnx(path: Path) -> Any:
+    """The onnx.ModelProto in a file, without its external data.
+
+    SourceModelError for a file that is missing, truncated, not an ONNX model, or without operators.
+    """
     read_header(path)
-    return _hash(path, _external_files(_parse(path), path))
-
-
-def _parse(path: Path) -> Any:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
