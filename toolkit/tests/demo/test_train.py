@@ -62,7 +62,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("demo")
 class TestMade:
     def test_the_network_reads_more_than_95_percent_of_unseen_digits(self, made: Path) -> None:
         files = sorted((made / "evaluation").rglob("*.png"))
@@ -110,7 +109,6 @@ class TestMade:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("demo")
 def test_the_same_seed_gives_the_same_file_in_any_folder(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "deeper" / "second"
     for out in (first, second):
