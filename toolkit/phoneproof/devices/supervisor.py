@@ -13,20 +13,15 @@ from pathlib import Path
 from threading import Event as ThreadEvent
 from typing import Final
 
+from phoneproof.devices.attempt_words import recover, write_word
 from phoneproof.devices.event_follower import EventFollower, Patience
 from phoneproof.errors import StorageError
 from phoneproof.protocol.attempts import next_attempt
-from phoneproof.protocol.event_files import cut_torn_line, read_events
+from phoneproof.protocol.event_files import read_events
 from phoneproof.protocol.events import (
-    ATTEMPTS_FILE,
-    EVENTS_FOLDER,
-    AttemptEnded,
     EndCause,
     Event,
     FactValue,
-    Stamp,
-    event_line,
-    parse_event_file,
 )
 from phoneproof.protocol.exit_codes import EXIT_STORAGE
 from phoneproof.protocol.job import Job
@@ -126,54 +121,9 @@ class Supervisor:
         tail = log_tail(log) if cause != "interrupted" and ending.code != 0 else ()
         if ending.cause == "exited" and ending.code == EXIT_STORAGE:
             facts["storage"] = tail[-1] if tail else None
-            self._sink([_write_word(self._folder, number, "interrupted", ending, facts, tail)])
+            self._sink([write_word(self._folder, number, "interrupted", ending, facts, tail)])
             raise _disk_refused(self._folder, tail[-1] if tail else "the harness could not write its files")
-        self._sink([_write_word(self._folder, number, cause, ending, facts, tail)])
-
-
-def recover(folder: Path, job: Job) -> None:
-    """Finish the files of attempts that this side did not see the end of: it was killed, or the machine was.
-
-    Cuts their torn lines and what is no event, and writes `interrupted` for each.
-    """
-    cut_torn_line(folder / ATTEMPTS_FILE)
-    ended = {event.stamp.attempt for event in _words(folder)}
-    for path in sorted((folder / EVENTS_FOLDER).glob("[0-9]*.jsonl")):
-        number = int(path.stem) if path.stem.isdigit() else None
-        if number is None or number in ended:
-            continue
-        follower = EventFollower(folder, number, job)
-        begun = bool(follower.read()) or follower.garbage is not None
-        follower.cut()
-        if begun:
-            facts: dict[str, FactValue] = {"garbage": follower.garbage} if follower.garbage else {}
-            _write_word(folder, number, "interrupted", None, facts, ())
-
-
-def _write_word(
-    folder: Path,
-    number: int,
-    cause: EndCause,
-    ending: Ending | None,
-    facts: Mapping[str, FactValue],
-    tail: tuple[str, ...],
-) -> AttemptEnded:
-    stamp = Stamp(number, len(_words(folder)), time.monotonic_ns(), time.time_ns() // 1_000_000)
-    code, confidence = (None, "high") if ending is None else (ending.code, ending.confidence)
-    word = AttemptEnded("attempt_ended", stamp, cause, code, confidence, facts, tail)
-    with (folder / ATTEMPTS_FILE).open("ab") as file:
-        file.write(event_line(word).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    return word
-
-
-def _words(folder: Path) -> tuple[AttemptEnded, ...]:
-    path = folder / ATTEMPTS_FILE
-    if not path.exists():
-        return ()
-    events = parse_event_file(path.read_bytes(), path.name, None)
-    return tuple(event for event in events if isinstance(event, AttemptEnded))
+        self._sink([write_word(self._folder, number, cause, ending, facts, tail)])
 
 
 def _require_space(folder: Path) -> None:

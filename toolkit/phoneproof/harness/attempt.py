@@ -6,9 +6,9 @@ from pathlib import Path
 
 from phoneproof.harness.configurations import Loaded, OneAtATime, load_configuration
 from phoneproof.harness.event_log import EventLog
-from phoneproof.harness.samples import SampleReader
 from phoneproof.protocol.events import CaseError, Measured
 from phoneproof.protocol.job import FileRef, Job
+from phoneproof.protocol.sample_files import SampleReader
 
 
 @dataclass(frozen=True)

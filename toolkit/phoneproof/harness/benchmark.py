@@ -5,20 +5,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from phoneproof.protocol.job import BenchmarkCase
+from phoneproof.protocol.pace import Pace, pace_for
 from phoneproof.runtimes.runtime import Invocation
 
 Visit = Callable[[], tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How one side is timed: `batch` invocations in a timed batch, `runs` timed batches in a visit."""
-
-    batch: int
-    runs: int
 
 
 def first_ms(invoke: Invocation) -> float:
@@ -39,14 +31,6 @@ def warm_up(invoke: Invocation, case: BenchmarkCase) -> Pace:
         fastest = min(fastest, time.perf_counter_ns() - begin)
         runs += 1
     return pace_for(fastest, case)
-
-
-def pace_for(single_ns: float, case: BenchmarkCase) -> Pace:
-    """A batch that reaches batch_below_ns, and as many as fill visit_ms: at least 1, at most the cap."""
-    single_ns = max(1.0, single_ns)
-    batch = 1 if single_ns >= case.batch_below_ns else math.ceil(case.batch_below_ns / single_ns)
-    wanted = round(case.visit_ms * 1e6 / (single_ns * batch))
-    return Pace(batch, min(max(1, wanted), case.max_runs_per_visit))
 
 
 def time_visit(invoke: Invocation, pace: Pace) -> tuple[int, ...]:

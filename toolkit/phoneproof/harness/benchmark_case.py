@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from phoneproof.harness.attempt import CurrentAttempt, Done, measured
-from phoneproof.harness.benchmark import Pace, Visit, first_ms, rounds_of, time_visit, warm_up
+from phoneproof.harness.benchmark import Visit, first_ms, rounds_of, time_visit, warm_up
 from phoneproof.harness.configurations import Loaded
 from phoneproof.harness.event_log import UNSTAMPED
 from phoneproof.harness.machine import clock_resolution_ns
 from phoneproof.harness.visit import ProcessVisit
 from phoneproof.protocol.events import Measured, RoundFinished
 from phoneproof.protocol.job import BenchmarkCase
+from phoneproof.protocol.pace import Pace
 
 
 def benchmark(attempt: CurrentAttempt, case: BenchmarkCase) -> Done:

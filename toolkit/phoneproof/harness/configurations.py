@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from phoneproof.harness.machine import PeakMemory
-from phoneproof.harness.samples import file_path
 from phoneproof.protocol.job import Configuration, ModelFiles
+from phoneproof.protocol.sample_files import file_path
 from phoneproof.runtimes.registry import open_runtime
 from phoneproof.runtimes.runtime import LoadRequest, Session
 

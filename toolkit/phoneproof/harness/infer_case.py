@@ -1,5 +1,7 @@
 """An infer case: a range of samples, one at a time, outputs kept in the order they come."""
 
+from pathlib import Path
+
 from phoneproof.errors import StorageError
 from phoneproof.harness.attempt import CurrentAttempt, Done, case_error, measured
 from phoneproof.harness.configurations import Loaded
@@ -21,7 +23,7 @@ def infer(attempt: CurrentAttempt, case: InferCase, next_sample: int, bad: froze
     path = attempt.folder / OUTPUTS_FOLDER / f"{case.case_id}.bin"
     try:
         path.parent.mkdir(exist_ok=True)
-        next_sample = min(missing_samples(path, case.first, next_sample, bad), default=next_sample)
+        next_sample = _resume_at(path, case, next_sample, bad)
         with OutputWriter(path, next_sample) as writer:
             if not _run(attempt, case, next_sample, bad, loaded, writer):
                 return None
@@ -61,6 +63,16 @@ def _run(
             if failed >= attempt.job.limits.bad_samples_per_case:
                 return False
     return True
+
+
+def _resume_at(path: Path, case: InferCase, next_sample: int, bad: frozenset[int]) -> int:
+    """Where the file and the case go on: at the first record that is missing, or that a bad sample has.
+
+    A runner that is ended a moment after a sample is blamed for it has written its record already.
+    """
+    without = set(missing_samples(path, case.first, next_sample, ()))
+    with_record = {sample for sample in bad if sample < next_sample} - without
+    return min([next_sample, *(without - bad), *with_record])
 
 
 def _append(writer: OutputWriter | None, sample: int, kept: Tensors) -> CaseError | None:

@@ -13,11 +13,12 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any, NoReturn
 
-from phoneproof.harness.benchmark import Pace, first_ms, no_garbage_collection, time_visit, warm_up
+from phoneproof.harness.benchmark import first_ms, no_garbage_collection, time_visit, warm_up
 from phoneproof.harness.configurations import load_configuration
 from phoneproof.harness.own_files import leave_for_storage
-from phoneproof.harness.samples import SampleReader
 from phoneproof.protocol.job import BenchmarkCase, read_job
+from phoneproof.protocol.pace import Pace
+from phoneproof.protocol.sample_files import SampleReader
 from phoneproof.protocol.work import ERROR_FILE, PARENT_VARIABLE, RESULT_FILE, Progress, run_worker
 
 

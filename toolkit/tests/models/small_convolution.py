@@ -1,4 +1,4 @@
-"""A small convolution whose cost and dtypes are chosen, for the tests and benchmarks of harness and devices."""
+"""Small ONNX models of a chosen cost, for the tests and benchmarks of harness and devices."""
 
 from typing import Any
 

@@ -96,7 +96,7 @@ def eat_memory() -> None:
 
 
 def print_garbage() -> None:
-    os.write(1, b"\xff\xfe\x00{\"event\":\r\n\x1b[31m" + bytes(range(256)) * 4 + b"\n")
+    os.write(1, b'\xff\xfe\x00{"event":\r\n\x1b[31m' + bytes(range(256)) * 4 + b"\n")
     os.write(2, "Überlauf 溢出 \ud83d\n".encode("utf-8", "surrogatepass"))
 
 
@@ -154,6 +154,17 @@ def fork_and_return() -> None:
     os.fork()
 
 
+def fill_disk() -> None:
+    """Fill the disk of the job's folder to its last byte."""
+    with Path("filler").open("wb", buffering=0) as file:
+        for size in (2**16, 2**12, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+
+
 FAULTS: Mapping[str, Callable[[], object]] = {
     "segfault": segfault,
     "abort": os.abort,
@@ -177,6 +188,7 @@ FAULTS: Mapping[str, Callable[[], object]] = {
     "leave-a-child": leave_a_child,
     "leave-a-thread": leave_a_thread,
     "fork": fork_and_return,
+    "fill-disk": fill_disk,
     "slow": lambda: time.sleep(0.2),
 }
 
