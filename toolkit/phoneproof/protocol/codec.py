@@ -5,6 +5,7 @@ no validation library is used here. Unknown keys, missing keys and wrong types a
 the place. A union of dataclasses is told apart by a field whose type is a one-word Literal (`kind`, `event`).
 """
 
+import contextlib
 import dataclasses
 import difflib
 import enum
@@ -221,13 +222,13 @@ def _decode_union(options: tuple[Any, ...], value: object, place: str) -> object
         if len(records) == 1:
             return _decode(records[0], value, place)
         return _decode_tagged(typing.cast(list[type], records), value, place)
-    wrong: ProtocolError | None = None
-    for option in options:
-        try:
+    others = [option for option in options if option is not type(None)]
+    if len(others) == 1:
+        return _decode(others[0], value, place)
+    for option in others:
+        with contextlib.suppress(ProtocolError):
             return _decode(option, value, place)
-        except ProtocolError as error:
-            wrong = error
-    raise wrong or _wrong("a value", value, place)
+    raise _wrong(" or ".join(getattr(o, "__name__", str(o)) for o in others), value, place)
 
 
 def _decode_tagged(records: list[type], value: dict[str, object], place: str) -> object:
