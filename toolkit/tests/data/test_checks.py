@@ -1,5 +1,6 @@
 """Each check finds its fault, and is silent on a set that has none."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,13 @@ def test_values_that_are_not_finite(tmp_path: Path, bad: float) -> None:
     assert finding.facts["examples"] == ("70",)
 
 
-def test_values_that_are_not_finite_in_the_second_input(tmp_path: Path) -> None:
-    values = normal(100, 5)
-    values[3] = np.nan
+def test_values_that_are_not_finite_in_either_input(tmp_path: Path) -> None:
+    first, second = normal(100, 5), normal(100, 5)
+    first[3] = np.nan
+    second[4, 0] = np.inf
     inputs = (tensor((1, 5)), TensorSpec("mask", "float32", (1, 5)))
-    store = values_store(tmp_path, *inputs, image=normal(100, 5), mask=values)
-    assert found(store)["DATA-NONFINITE"].facts["examples"] == ("3",)
+    store = values_store(tmp_path, *inputs, image=first, mask=second)
+    assert found(store)["DATA-NONFINITE"].facts["examples"] == ("3", "4")
 
 
 class TestConstant:
@@ -147,6 +149,13 @@ class TestBrokenFiles:
             assert (finding.facts["broken"], finding.facts["total"]) == (1, 100)
             examples: Any = finding.facts["examples"]
             assert examples[0].startswith("a/000.png: ")
+
+    def test_what_is_no_regular_file_is_left_out(self, tmp_path: Path) -> None:
+        folder = image_folder(tmp_path / "set", {"a": 2})
+        os.mkfifo(folder / "a" / "pipe.png")  # opening it would wait for a writer for ever
+        (folder / "a" / "nowhere.png").symlink_to(folder / "absent.png")
+        store = stored_folder(tmp_path, folder)
+        assert [one.id for one in store.stored.skipped] == ["a/nowhere.png", "a/pipe.png"]
 
     def test_more_than_half_are_severe(self, tmp_path: Path) -> None:
         assert found(self.store(tmp_path, 51))["DATA-BROKEN-FILE"].severity is Severity.SEVERE

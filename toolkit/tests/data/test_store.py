@@ -155,6 +155,14 @@ class TestReuse:
         digests.append(stored_folder(tmp_path, folder).digest)
         assert len(set(digests)) == 5
 
+    def test_the_names_of_the_classes_belong_to_a_set(self, tmp_path: Path) -> None:
+        folder = image_folder(tmp_path / "set", {"a": 1, "b": 1})
+        stores = []
+        for classes in (("a", "b"), ("a", "b", "c")):
+            opened = open_set(ImageFolder("image_folder", str(folder), classes), ["image"])
+            stores.append(materialize(opened, range(2), target(tmp_path, stretch(4, 4))))
+        assert [store.stored.class_names for store in stores] == [("a", "b"), ("a", "b", "c")]
+
     def test_raw_values_depend_on_the_input_they_are_made_for(self, tmp_path: Path) -> None:
         values = {"image": np.arange(6, dtype=np.float32).reshape(2, 3)}
         floats = npz_store(tmp_path, values, tensor((1, 3)))
@@ -217,7 +225,7 @@ class TestJobInput:
 
     @pytest.mark.parametrize(("spec", "layout"), [(FLOAT, Layout.NCHW), (INT8_NHWC, Layout.NHWC)])
     def test_pixels_with_a_table(self, tmp_path: Path, spec: TensorSpec, layout: Layout) -> None:
-        preprocess = stretch(4, 4)
+        preprocess = stretch(4, 4, mean=(1, 20, 90))
         store = stored_folder(tmp_path, image_folder(tmp_path / "set", {"a": 5}), preprocess)
         pushed = tmp_path / "phone"
         shutil.copytree(store.path, pushed / "shards")
