@@ -32,7 +32,7 @@ def test_an_untested_version_is_a_finding() -> None:
     assert finding.facts == {"package": "onnxruntime", "version": "99.1", "tested": tested}
 
 
-@pytest.mark.parametrize("version", [None, "1.2.3", "1.20.9"])
+@pytest.mark.parametrize("version", [None, "1.2.3", "1.27.9"])
 def test_an_absent_or_old_version_is_an_error_with_the_command(version: str | None) -> None:
     installed = {**ONNXRUNTIME.tested_versions, "onnxruntime": version}
     with pytest.raises(ToolchainError) as caught:
