@@ -249,6 +249,7 @@ def _add_bad_sample(state: _Fold, case_id: str, sample: int, bad: BadEnd) -> Non
     bad_samples = state.bad_samples.setdefault(case_id, {})
     bad_samples[sample] = bad
     state.next_sample[case_id] = sample + 1
+    state.start_failures = 0
     if len(bad_samples) >= state.job.limits.bad_samples_per_case:
         _end_case(state, state.cases[case_id], bad_samples[min(bad_samples)], "bad_samples")
 

@@ -1,6 +1,7 @@
 """Golden scenes of attempts: each end that a runner can come to. What is expected was thought out by hand."""
 
 from tests.protocol.scene import PASSED, REFUSED, Scene, bad, end
+from tests.protocol.torn_scenes import torn_scenes
 
 A, B, C, D, E = (
     ("load-float", None),
@@ -287,6 +288,26 @@ def _starts() -> list[Scene]:
     reset.runner(3).begin().load("float")
     reset.word(1, "exited", 127).word(2, "exited", 127).word(3, "exited", 1)
     reset.expect([4, B, C, D, E], load_float=PASSED)
+    blamed = Scene("start-failures-and-a-crash", "So does a crash in a case.")
+    blamed.runner(3).begin().start("load-float")
+    blamed.word(1, "exited", 127).word(2, "exited", 127).word(3, "signal", 11).word(4, "exited", 127)
+    crash = bad("crashed", "signal", code=11, attempt=3)
+    blamed.expect([5, C, D], load_float=end("crashed", crash), infer_float=UNLOADED, bench=UNLOADED)
+    full = Scene("limit-then-start-failures", "A crash after the limit ended the case is one between cases.")
+    full.runner().begin().load("float").start("infer-float", 0)
+    for sample in (0, 1, 2):
+        full.runner().samples("infer-float", sample).refuse("infer-float", sample)
+    full.word(1, "signal", 11).word(2, "exited", 127).word(3, "exited", 127)
+    refused = bad("failed", "error", attempt=1, error=REFUSED)
+    samples = dict.fromkeys((0, 1, 2), refused) | dict.fromkeys((3, 4, 5), bad("not_run", "bad_samples"))
+    full.expect(
+        None,
+        load_float=PASSED,
+        infer_float=end("failed", refused, samples),
+        load_int8=NEVER_STARTED,
+        infer_int8=NEVER_STARTED,
+        bench=NEVER_STARTED,
+    )
     cap = Scene("attempts-cap", "The fifth attempt that is blamed is the last: what is left does not run.")
     cap.runner(1).begin().load("float").start("infer-float", 0).samples("infer-float", 0)
     cap.runner(2).begin().start("infer-float", 1).samples("infer-float", 1)
@@ -305,7 +326,7 @@ def _starts() -> list[Scene]:
         infer_int8=end("crashed", crashed[4], {2: crashed[4], 3: crashed[5], 4: unrun, 5: unrun}),
         bench=end("not_run", unrun),
     )
-    return [two, never, reset, cap]
+    return [two, never, reset, blamed, full, cap]
 
 
 def _interruptions() -> list[Scene]:
@@ -349,37 +370,7 @@ def _interruptions() -> list[Scene]:
     return [unseen, late, thrice, load, between, twice]
 
 
-def _torn() -> list[Scene]:
-    def scene(name: str, about: str, tail: bytes) -> Scene:
-        one = Scene(name, about)
-        one.runner().begin().load("float").start("infer-float", 0).samples("infer-float", 0, 1).raw(tail)
-        return one.word(1, "signal", 9).expect([2, ("infer-float", 2), C, D, E], load_float=PASSED)
-
-    start = b'{"event":"sample_started","stamp":{"attempt":1,"seq":7'
-    whole = b'{"event":"sample_started","stamp":{"attempt":1,"seq":6,"monotonic_ns":1,"wall_ms":1},'
-    whole += b'"case_id":"infer-float","sample":2}'
-    word = Scene("torn-word", "The supervisor was killed while it wrote its word: there is none.")
-    word.runner().begin().load("float").start("infer-float", 0).samples("infer-float", 0, 1)
-    word.words = b'{"event":"attempt_ended","stamp":{"attempt":1,"seq":0'
-    word.expect([2, ("infer-float", 1), C, D, E], load_float=PASSED)
-    only = Scene(
-        "only-a-torn-line", "No whole line: the attempt did not begin, and its number is used again."
-    )
-    only.runner().raw(start)
-    only.expect([1, A, B, C, D, E])
-    return [
-        scene("torn-line", "A torn last line was not written: the crash is the sample before it.", start),
-        scene("torn-line-lacks-its-line-feed", "A last line that lacks only its line feed is torn.", whole),
-        scene(
-            "torn-inside-a-character", "A line torn inside a character of UTF-8.", b'{"event":"case \xe2\x82'
-        ),
-        scene("torn-tail-of-zeros", "Some file systems leave zeros after a loss of power.", bytes(64)),
-        word,
-        only,
-    ]
-
-
 def scenes() -> list[Scene]:
     """All scenes that have an answer."""
-    groups = (_whole_job, _loads, _samples, _bad_samples, _benchmarks, _starts, _interruptions, _torn)
+    groups = (_whole_job, _loads, _samples, _bad_samples, _benchmarks, _starts, _interruptions, torn_scenes)
     return [scene for group in groups for scene in group()]
