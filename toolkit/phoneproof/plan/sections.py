@@ -213,7 +213,7 @@ class BenchmarkSection(Section):
     """`[benchmark]`: how latency is measured."""
 
     rounds: Annotated[int, Field(ge=10, le=1000)] = 20
-    visit_ms: Annotated[int, Field(ge=1, le=600_000)] = 500
+    visit_ms: Annotated[int, Field(ge=1, le=600_000)] = 200
     warmup_ms: Milliseconds = 1000
     max_runs_per_visit: Annotated[int, Field(ge=1, le=100_000)] = 200
     pause_ms: Milliseconds = 0

@@ -1,8 +1,8 @@
 """The demo's network, data and plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from phoneproof.builds.store import storage_errors
 from phoneproof.protocol.work import write_atomically
@@ -57,6 +57,9 @@ recipe = "onnx-int8-dynamic"
 kind = "host"
 threads = 1
 
+[benchmark]
+visit_ms = 100
+
 [gates]
 accuracy_drop_max = 0.02
 size_ratio_max = 0.5
@@ -69,14 +72,24 @@ def prepare_demo(out: Path, say: Callable[[str], None]) -> Path:
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         call = WorkerCall(
-            "phoneproof.demo.train",
+            "phoneproof.demo.worker",
             {"out": str(out.absolute())},
             out / "preparation",
             limits=WorkerLimits(timeout_s=1_800.0),
         )
-        answer = call_worker(call)
+        preprocess = call_worker(call)["preprocess"]
         plan = out / "phoneproof.toml"
-        text = PLAN.format(preprocess=answer["preprocess_toml"])
+        text = PLAN.format(preprocess=_as_toml(preprocess))
         if not plan.exists() or plan.read_text(encoding="utf-8") != text:
             write_atomically(plan, text)
     return plan
+
+
+def _as_toml(preprocess: Mapping[str, Any]) -> str:
+    """[data.preprocess] as text; TOML has no null, and what is None is the default."""
+    import tomlkit
+
+    given = {key: value for key, value in preprocess.items() if value not in (None, [])}
+    if "resize" in given:
+        given["resize"] = {key: value for key, value in given["resize"].items() if value not in (None, [])}
+    return tomlkit.dumps({"data": {"preprocess": given}})

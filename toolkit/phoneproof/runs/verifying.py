@@ -103,7 +103,7 @@ def _reference(context: RunContext, plan: Plan, key: str, model: AuditedModel, d
             files = _source_files(model, inputs)
             build = RunnableBuild(f"{key}/source", "source", files, samples, None, {})
             planned = plan_job([build], [Placement("cpu", False, 1)], None, limits_of(plan), {})
-            results = _run(context, step, device, planned, inputs.files)
+            results = _run(context, f"job/{step}", device, planned, inputs.files)
             infer = next(c for c in planned.cases if c.kind == "infer")
             end = case_ends(planned.job, results.events)[infer.case_id]
             if end.outcome != "passed":

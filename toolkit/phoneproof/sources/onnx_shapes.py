@@ -8,6 +8,7 @@ import onnx
 
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
+from phoneproof.sources.onnx_folding import folded
 
 PLAN_KEY = "[[models]] shapes"
 
@@ -27,7 +28,7 @@ def fixed(model: Any, shapes: dict[str, tuple[int, ...]], place: str) -> Any:
                 axis.dim_value = bound[axis.dim_param]
     _forget_dynamic_values(model)
     try:
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         raise SourceModelError(
             "The shapes of the model's tensors contradict each other.",
@@ -35,6 +36,26 @@ def fixed(model: Any, shapes: dict[str, tuple[int, ...]], place: str) -> Any:
             next_step=f"Check {PLAN_KEY}, or export the model with fixed shapes.",
             cause=str(error).strip()[:400],
         ) from error
+    if not all(_is_fixed(value) for value in model.graph.output):
+        _fix_outputs(model, place)
+    return model
+
+
+def _fix_outputs(model: Any, place: str) -> None:
+    """Give the outputs the shapes that they have once constants are computed.
+
+    Exporters compute the arguments of Pad, Reshape or Resize out of other shapes, by more operators than
+    ONNX's own inference follows; folding makes constants of them.
+    """
+    known = {value.name: value for value in folded(model, place).graph.output}
+    for value in model.graph.output:
+        if not _is_fixed(value) and _is_fixed(known[value.name]):
+            value.CopyFrom(known[value.name])
+
+
+def _is_fixed(value: Any) -> bool:
+    tensor = value.type.tensor_type
+    return tensor.HasField("shape") and all(axis.HasField("dim_value") for axis in tensor.shape.dim)
 
 
 def specs(model: Any, place: str) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
@@ -126,7 +147,7 @@ def _spec(value: Any, role: str, place: str) -> TensorSpec:
     where = f"{place}: {role} {value.name!r}"
     tensor = value.type.tensor_type
     axes = tensor.shape.dim
-    if not tensor.HasField("shape") or not all(axis.HasField("dim_value") for axis in axes):
+    if not _is_fixed(value):
         raise SourceModelError(
             f"The shape of the {role} depends on the data.",
             where=where,

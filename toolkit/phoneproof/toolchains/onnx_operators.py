@@ -11,7 +11,7 @@ from phoneproof.builds.manifest import FloatOperator
 from phoneproof.quantize.onnx_graph import PreparedGraph
 from phoneproof.recipes.table import Mode, Recipe, Representation
 from phoneproof.toolchains.onnx_exclusions import Exclusions
-from phoneproof.toolchains.onnx_quantizers import DYNAMIC_TYPES, STATIC_TYPES
+from phoneproof.toolchains.onnx_quantizers import DYNAMIC_TYPES, QDQ_TYPES, QOPERATOR_TYPES
 
 QUANTIZATION_TYPES: Final = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """Operators that change the representation and compute nothing of the model; not counted."""
@@ -21,6 +21,9 @@ MOVING_TYPES: Final = frozenset(
     | {"Concat", "Pad", "Expand", "Tile", "DepthToSpace", "SpaceToDepth", "GatherElements", "GatherND"}
 )
 
+_ONE_DATA_INPUT: Final = frozenset({"Resize", "Clip", "Pad", "Slice", "Tile", "Expand", "TopK"})
+"""Operators whose inputs after the first are settings (scales, bounds), float or not."""
+
 _INT8_FORMS: Final = frozenset({"QGemm", "QAttention", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul"})
 
 _FLOATS: Final = frozenset(
@@ -29,9 +32,10 @@ _FLOATS: Final = frozenset(
 
 
 def count_float_build(model: Any) -> dict[str, int]:
-    """Number of operators by dtype in a model that is not quantized."""
+    """Number of operators by dtype in a model that is not quantized. Constants are not operators."""
     types = _types(model)
-    return dict(sorted(Counter(_dtype(node, types) for node in model.graph.node).items()))
+    counts = Counter(_dtype(node, types) for node in model.graph.node if node.op_type != "Constant")
+    return dict(sorted(counts.items()))
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ def count_quantized_build(
     """
     flow = _Flow.of(model)
     known = {node.name for node in prepared.model.graph.node}
-    quantizable = DYNAMIC_TYPES if recipe.mode is Mode.DYNAMIC else STATIC_TYPES
+    static_types = QDQ_TYPES if recipe.representation is Representation.QDQ else QOPERATOR_TYPES
+    quantizable = DYNAMIC_TYPES if recipe.mode is Mode.DYNAMIC else static_types
     counts: Counter[str] = Counter()
     left: list[FloatOperator] = []
     kept_in_int8: list[str] = []
@@ -108,7 +113,8 @@ class _Flow:
 
     def is_fed_by_int8(self, node: Any) -> bool:
         """Whether all float inputs, of which there is one at least, are dequantized int8 values."""
-        floats = {name for name in node.input if self.types.get(name) in _FLOATS}
+        data = node.input[:1] if node.op_type in _ONE_DATA_INPUT else node.input
+        floats = {name for name in data if self.types.get(name) in _FLOATS}
         return bool(floats) and floats <= self.dequantized
 
     def _feeds_int8(self, node: Any) -> bool:

@@ -1,7 +1,7 @@
 """The calls into ONNX Runtime's quantizers. Ranges come from our calibrator, never from the vendor's."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -19,8 +19,10 @@ from phoneproof.quantize.onnx_graph import PreparedGraph
 from phoneproof.quantize.ranges import Ranges
 from phoneproof.recipes.table import Representation
 
-STATIC_TYPES = frozenset(QLinearOpsRegistry) | frozenset(QDQRegistry)
-DYNAMIC_TYPES = frozenset(IntegerOpsRegistry)
+QDQ_TYPES: Final = frozenset(QLinearOpsRegistry) | frozenset(QDQRegistry)
+QOPERATOR_TYPES: Final = frozenset(QLinearOpsRegistry)
+DYNAMIC_TYPES: Final = frozenset(IntegerOpsRegistry)
+"""Operator types that the vendor's quantizers take, by recipe."""
 
 
 def quantized_statically(
@@ -58,7 +60,7 @@ def quantized_statically(
         _tensors_data(ranges),
         [],
         sorted(excluded),
-        sorted(STATIC_TYPES),
+        sorted(QDQ_TYPES if is_qdq else QOPERATOR_TYPES),
         {},
     )
     return _run(quantizer_class, arguments)

@@ -36,9 +36,6 @@ from phoneproof.toolchains.onnx_operators import count_float_build, count_quanti
 from phoneproof.toolchains.onnx_quantizers import quantized_dynamically, quantized_statically
 
 TOOLCHAIN: Final = TOOLCHAINS["onnxruntime"]
-TOOLCHAIN_REVISION: Final = 1
-"""Part of every build's cache key. Raise it whenever the same request would give another build."""
-
 MODEL_FILE: Final = "model.onnx"
 
 _VENDOR_METADATA: Final = frozenset({"onnx.infer", "onnx.quant.pre_process"})
@@ -240,7 +237,7 @@ def _manifest(converted: _Converted, wanted: BuildRequest, recipe: Recipe, conte
         tool_versions={name: metadata.version(name) for name in _TOOLS}
         | {"python": platform.python_version()},
         toolchain=TOOLCHAIN.name,
-        toolchain_revision=TOOLCHAIN_REVISION,
+        toolchain_revision=TOOLCHAIN.revision,
     )
 
 
