@@ -1,6 +1,6 @@
 """The runner of a simulated device: one attempt at a job, event by event, on a clock of its own."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -154,18 +154,18 @@ class SimulatedRunner:
     def _infer(self, case: InferCase, next_sample: int) -> Iterator[RunnerEvent]:
         told = self._load(case.configuration)
         if case.keep.kind == "none":
-            if (yield from self._samples(case, next_sample, None)):
-                yield _finished(case, told)
+            yield from self._samples(case, next_sample, None)
+            yield _finished(case, told)
             return
         path = self.folder / OUTPUTS_FOLDER / f"{case.case_id}.bin"
         path.parent.mkdir(exist_ok=True)
         with OutputWriter(path, next_sample) as writer:
-            if (yield from self._samples(case, next_sample, writer)):
-                yield _finished(case, told, writer.close())
+            yield from self._samples(case, next_sample, writer)
+            yield _finished(case, told, writer.close())
 
     def _samples(
         self, case: InferCase, next_sample: int, writer: OutputWriter | None
-    ) -> Generator[RunnerEvent, None, bool]:
+    ) -> Iterator[RunnerEvent]:
         configuration = self.job.configuration(case.configuration)
         reader = SampleReader(self.job.sample_set(case.samples), self.folder / FILES_FOLDER)
         bad = self.bad.get(case.case_id, frozenset())
@@ -186,9 +186,8 @@ class SimulatedRunner:
                 yield SampleFailed("sample_failed", _UNSTAMPED, case.case_id, sample, error)
                 failed += 1
                 if failed >= self.job.limits.bad_samples_per_case:
-                    return False
+                    return
             self._take(self.behaviour.latency(configuration, sample), self.job.limits.sample_timeout_ms)
-        return True
 
     def _benchmark(self, case: BenchmarkCase) -> Iterator[RunnerEvent]:
         self._fault(case.candidate, "benchmark", None)

@@ -28,12 +28,12 @@ class EventLog:
         try:
             events.mkdir(exist_ok=True)
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            size = os.fstat(self._descriptor).st_size
+            # A launch that was killed before its first whole line leaves an empty or torn file.
+            if b"\n" in path.read_bytes():
+                raise ProtocolError("The attempt has events already.", where=path.name)
+            os.ftruncate(self._descriptor, 0)
         except OSError as error:
             leave_for_storage(error)
-        if size:
-            # An empty file is what a launch leaves that was killed before its first event.
-            raise ProtocolError("The attempt has events already.", where=path.name)
         self._attempt = attempt
         self._owner = os.getpid()
         self._seq = 0

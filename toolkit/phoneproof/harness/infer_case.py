@@ -12,21 +12,21 @@ from phoneproof.protocol.job import InferCase
 from phoneproof.protocol.outputs import OutputWriter, Tensors, apply_keep, missing_samples
 
 
-def infer(attempt: CurrentAttempt, case: InferCase, next_sample: int, bad: frozenset[int]) -> Done | None:
+def infer(attempt: CurrentAttempt, case: InferCase, next_sample: int, bad: frozenset[int]) -> Done:
     """Run the case from `next_sample`; samples in `bad` have failed before.
 
-    None when too many samples are bad: the rule for attempts has then ended the case.
+    It stops where too many samples are bad: the rule for attempts has then ended the case.
     """
     loaded = attempt.one_at_a_time.get(attempt.job.configuration(case.configuration))
     if case.keep.kind == "none":
-        return Done(measured(loaded)) if _run(attempt, case, next_sample, bad, loaded, None) else None
+        _run(attempt, case, next_sample, bad, loaded, None)
+        return Done(measured(loaded))
     path = attempt.folder / OUTPUTS_FOLDER / f"{case.case_id}.bin"
     try:
         path.parent.mkdir(exist_ok=True)
         next_sample = _resume_at(path, case, next_sample, bad)
         with OutputWriter(path, next_sample) as writer:
-            if not _run(attempt, case, next_sample, bad, loaded, writer):
-                return None
+            _run(attempt, case, next_sample, bad, loaded, writer)
             return Done(measured(loaded), writer.close())
     except (StorageError, OSError) as error:
         # Nothing of a runtime comes here: _run keeps what a runtime raises.
@@ -40,8 +40,8 @@ def _run(
     bad: frozenset[int],
     loaded: Loaded,
     writer: OutputWriter | None,
-) -> bool:
-    """Each sample that is left; False when too many are bad."""
+) -> None:
+    """Each sample that is left, until too many are bad."""
     reader = attempt.reader(case.samples)
     failed = len(bad)
     for sample in range(next_sample, case.first + case.count):
@@ -61,8 +61,7 @@ def _run(
             attempt.log.write(SampleFailed("sample_failed", UNSTAMPED, case.case_id, sample, error))
             failed += 1
             if failed >= attempt.job.limits.bad_samples_per_case:
-                return False
-    return True
+                return
 
 
 def _resume_at(path: Path, case: InferCase, next_sample: int, bad: frozenset[int]) -> int:

@@ -70,9 +70,6 @@ def _run(attempt: CurrentAttempt, case: Case, pending: PendingCase, bad: frozens
         done, error = _execute(attempt, case, pending, bad), None
     except Exception as raised:  # noqa: BLE001 - a runtime may raise anything; it is the case's outcome
         done, error = Done(Measured()), case_error(raised)
-    if done is None:
-        attempt.open_case = None
-        return False
     outcome: Literal["passed", "failed"] = "failed" if error else "passed"
     case_id, measurements = case.case_id, done.measured
     attempt.log.write(
@@ -82,7 +79,7 @@ def _run(attempt: CurrentAttempt, case: Case, pending: PendingCase, bad: frozens
     return error is None
 
 
-def _execute(attempt: CurrentAttempt, case: Case, pending: PendingCase, bad: frozenset[int]) -> Done | None:
+def _execute(attempt: CurrentAttempt, case: Case, pending: PendingCase, bad: frozenset[int]) -> Done:
     if isinstance(case, LoadCase):
         return Done(measured(attempt.one_at_a_time.get(attempt.job.configuration(case.configuration))))
     if isinstance(case, InferCase):

@@ -13,7 +13,7 @@ from phoneproof.errors import StorageError
 from phoneproof.protocol.attempts import case_ends
 from phoneproof.protocol.events import AttemptEnded
 from phoneproof.protocol.job import Case, Job
-from tests.devices.test_host_faults import FAULTY, LIMITS, all_but, kept
+from tests.devices.faulty_host import FAULTY, LIMITS, all_but, kept
 from tests.models.jobs import (
     JobFiles,
     configuration,

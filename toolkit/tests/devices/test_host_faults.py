@@ -9,19 +9,12 @@ import pytest
 
 from phoneproof.devices.device import JobResults
 from phoneproof.devices.host import HostDevice
-from phoneproof.devices.supervisor import HarnessCommand
 from phoneproof.protocol.attempts import CaseEnd, case_ends
 from phoneproof.protocol.events import AttemptEnded
-from phoneproof.protocol.job import Job, Limits
+from phoneproof.protocol.job import Job
 from phoneproof.protocol.outputs import read_outputs
+from tests.devices.faulty_host import FAULTY, LIMITS, all_but, kept
 from tests.models.jobs import JobFiles, benchmark, configuration, indices, infer, job_of, load, run_to_end
-
-SIMULATED = Path(__file__).parents[1] / "simulated"
-FAULTY = HarnessCommand(
-    python_path=(SIMULATED,),
-    runtimes={"faulty": "faulty_runtime:runtime", "dying": "faulty_runtime:dies_at_import"},
-)
-LIMITS = Limits(sample_timeout_ms=1_000, load_timeout_ms=20_000, memory_bytes=300 * 2**20)
 
 CRASHES = {
     "segfault": ("crashed", "signal", 11, "high"),
@@ -45,14 +38,6 @@ def run_faulty(folder: Path, job: Job, files: JobFiles) -> JobResults:
     results = run_to_end(device, job, files)
     device.close()
     return results
-
-
-def kept(results: JobResults, case_id: str) -> dict[int, float]:
-    return {sample: float(tensors[0][0]) for sample, tensors in read_outputs(results.outputs[case_id])}
-
-
-def all_but(count: int, *bad: int) -> dict[int, float]:
-    return {sample: 2.0 * sample for sample in range(count) if sample not in bad}
 
 
 def only_bad(end: CaseEnd) -> tuple[int, tuple[str, str, int | None, str]]:
@@ -205,6 +190,8 @@ def test_too_many_bad_samples_end_the_case_and_only_it(tmp_path: Path) -> None:
         6: "bad_samples",
         7: "bad_samples",
     }
+    # What did run is not lost with the rest.
+    assert kept(results, "infer-bad") == {0: 0.0, 3: 6.0}
     assert ends["infer-good"].outcome == "passed"
 
 

@@ -27,7 +27,7 @@ from phoneproof.protocol.events import (
     SampleStarted,
 )
 from phoneproof.protocol.job import Case, Job
-from tests.devices.test_host_faults import FAULTY, LIMITS, SIMULATED, all_but, kept
+from tests.devices.faulty_host import FAULTY, LIMITS, SIMULATED, all_but, kept
 from tests.models.jobs import JobFiles, benchmark, configuration, indices, infer, job_of, load, run_to_end
 
 TOOLKIT = Path(__file__).parents[2]
