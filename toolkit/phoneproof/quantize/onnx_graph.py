@@ -5,15 +5,14 @@ the same graph, so a range's tensor name means one thing. ONNX Runtime's `quant_
 logs a failed optimisation and goes on without it; here a failure is an error.
 """
 
-import tempfile
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import onnx
 
-from phoneproof.errors import ToolchainError
+from phoneproof.sources.onnx_folding import folded
 from phoneproof.sources.onnx_model import OnnxSource
 from phoneproof.sources.onnx_versions import within_target
 
@@ -35,11 +34,11 @@ def prepare(source: OnnxSource) -> PreparedGraph:
     Raises RecipeError (opset too new) or ToolchainError (conversion or optimisation fails).
     """
     target = within_target(source.model, str(source.path))
-    model = _optimised(target, str(source.path))
+    model = folded(target, str(source.path))
     model.ir_version = target.ir_version
     keep_used_domains(model)
     _make_names_unique(model)
-    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    _unshare_vectors(model)
     order_parts(model)
     return PreparedGraph(model=model, origins=origins(source.model, model))
 
@@ -89,30 +88,6 @@ def _between(outputs: set[str], inputs: set[str], producer: Mapping[str, Any]) -
     return names
 
 
-def _optimised(model: Any, place: str) -> Any:
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "optimised.onnx")
-        options = onnxruntime.SessionOptions()
-        options.optimized_model_filepath = str(file)
-        # BASIC keeps to standard ONNX operators; higher levels fuse into operators of this runtime only.
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.log_severity_level = 3
-        try:
-            onnxruntime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
-            raise ToolchainError(
-                "ONNX Runtime cannot load the source model.",
-                where=place,
-                next_step="Check that the model runs in ONNX Runtime on this machine.",
-                cause=str(error).strip()[:400],
-            ) from error
-        return onnx.load_model(str(file))
-
-
 def keep_used_domains(model: Any) -> None:
     """Drop operator sets that no node uses: ONNX Runtime writes all it knows, which others cannot read."""
     used = {node.domain for node in model.graph.node} | {""}
@@ -131,6 +106,32 @@ def _make_names_unique(model: Any) -> None:
         name = node.name or next((output for output in node.output if output), node.op_type)
         node.name = name if name not in taken else f"{name}:{index}"
         taken.add(node.name)
+
+
+def _unshare_vectors(model: Any) -> None:
+    """Give every use of a float vector or scalar its own copy.
+
+    Exporters store equal constants once. The vendor's QOperator form then writes a vector that is both a bias
+    and an operand as int32 for both, which no runtime loads. Larger weights stay shared.
+    """
+    vectors = {
+        tensor.name: tensor
+        for tensor in model.graph.initializer
+        if len(tensor.dims) <= 1 and tensor.data_type == onnx.TensorProto.FLOAT
+    }
+    taken = {tensor.name for tensor in model.graph.initializer}
+    taken |= {name for node in model.graph.node for name in node.output}
+    used: set[str] = set()
+    for node in model.graph.node:
+        for index, name in enumerate(node.input):
+            if name not in vectors or name not in used:
+                used.add(name)
+                continue
+            number = next(n for n in itertools.count(2) if f"{name}_{n}" not in taken)
+            node.input[index] = f"{name}_{number}"
+            taken.add(node.input[index])
+            model.graph.initializer.add().CopyFrom(vectors[name])
+            model.graph.initializer[-1].name = node.input[index]
 
 
 def order_parts(model: Any) -> None:

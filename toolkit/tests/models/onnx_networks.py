@@ -155,3 +155,15 @@ def images(count: int, shape: tuple[int, ...], seed: int = 0) -> list[NDArray[np
         value = draw.standard_normal(shape) * draw.uniform(0.2, 0.6) + draw.uniform(-0.4, 0.4)
         result.append(np.clip(value, -1.0, 1.0).astype(np.float32))
     return result
+
+
+def shared_weights(seed: int = 5) -> Any:
+    """Two convolutions with one kernel, and one vector as bias of a Gemm, operand of an Add and of a Mul."""
+    build = NetworkBuilder(seed)
+    first = build.op("Relu", [build.conv("image", "left", 3, 4)], "left_relu")
+    second = build.op("Conv", ["image", "left_w", "left_b"], "right", pads=[1] * 4, strides=[2, 2])
+    pooled = [build.op("GlobalAveragePool", [x], f"pool{i}") for i, x in enumerate((first, second))]
+    x = build.op("Flatten", [build.op("Concat", pooled, "join", axis=1)], "flatten")
+    x = build.gemm(x, "head", 8, 8)
+    x = build.op("Mul", [build.op("Add", [x, "head_b"], "add"), "head_b"], "mul")
+    return build.model({"image": [1, 3, 12, 12]}, {x: [1, 8]})

@@ -79,6 +79,19 @@ def test_one_name_for_two_axes_means_one_length(tmp_path: Path) -> None:
         load_onnx(path, {"image": (1, 3, 16, 20)})
 
 
+def test_shapes_that_the_model_computes_from_constants_are_found(tmp_path: Path) -> None:
+    """As torch's older exporter writes Pad: ONNX's inference alone leaves the output open."""
+    build = NetworkBuilder()
+    rows = build.weight("rows", np.array([[0, 0], [0, 0], [1, 1], [2, 2]], np.int64))
+    columns = build.op("Transpose", [rows], "columns", perm=[1, 0])
+    flat = build.op("Reshape", [columns, build.weight("all", np.array([-1], np.int64))], "pads")
+    x = build.op("Pad", ["image", flat], "pad")
+    source = load_onnx(
+        saved(build.model({"image": ["N", 3, 8, 8]}, {x: ["N", 3, "h", "w"]}), tmp_path / "m.onnx")
+    )
+    assert source.outputs[0].shape == (1, 3, 10, 12)
+
+
 def test_an_output_whose_shape_depends_on_the_data_is_refused(tmp_path: Path) -> None:
     build = NetworkBuilder()
     found = build.op("NonZero", ["image"], "found")

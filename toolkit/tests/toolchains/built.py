@@ -83,10 +83,11 @@ def built(request: Mapping[str, Any], folder: Path) -> Built:
     return Built(out, manifest, list(result["findings"]))
 
 
-def outputs_of(model: Any, samples: Sequence[Sample]) -> list[list[NDArray[Any]]]:
-    """The outputs of a model for each sample, in ONNX Runtime with exact int8 arithmetic on x86."""
+def outputs_of(model: Any, samples: Sequence[Sample], exact: bool = True) -> list[list[NDArray[Any]]]:
+    """The outputs of a model for each sample, in ONNX Runtime, with exact int8 arithmetic on x86 if wanted."""
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if exact:
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
     content = model if isinstance(model, bytes) else model.SerializeToString()

@@ -23,6 +23,7 @@ from tests.models.onnx_networks import (
     classifier,
     mlp,
     saved,
+    shared_weights,
     two_inputs,
 )
 from tests.toolchains.built import (
@@ -282,6 +283,20 @@ def test_a_build_in_which_nothing_is_int8_is_an_error(
         with pytest.raises(ToolchainError, match="every operator in float"):
             built(request, tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("recipe", STATIC)
+def test_one_vector_in_several_roles_is_quantized_for_each(tmp_path: Path, recipe: str) -> None:
+    """The vendor's QOperator form alone writes it as int32 for all, and no runtime loads the model."""
+    path = saved(shared_weights(), tmp_path / "m.onnx")
+    samples = samples_for(path, 16)
+    made = built(request_for(path, recipe, ranges_file(path, samples)), tmp_path)
+    # Not with exact arithmetic: session.x64quantprecision of onnxruntime 1.32 fails on a shared kernel.
+    outputs = outputs_of(made.content, samples, exact=False)
+    reference = outputs_of(load_onnx(path).model, samples)
+    assert sqnr_db([r[0] for r in reference], [o[0] for o in outputs]) > 20
+    kernels = [t for t in made.model.graph.initializer if len(t.dims) == 4]
+    assert [t.name for t in kernels] == ["left_w_quantized"]
 
 
 def test_a_shared_relu_is_not_dropped(networks: Mapping[str, Network], tmp_path: Path) -> None:
