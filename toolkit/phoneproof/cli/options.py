@@ -32,6 +32,24 @@ out_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Name every step.")
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be done, and what the store has of it."
+)
+
+
+def run_options(function: Command) -> Command:
+    """The options of the commands that take a plan through stages."""
+    wrapped = ends_well(function)
+    for option in (
+        debug_option,
+        verbose_option,
+        json_option,
+        dry_run_option,
+        out_option,
+        plan_option,
+    ):
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def ends_well(function: Command) -> Command:

@@ -5,31 +5,17 @@ from pathlib import Path
 
 import click
 
-from phoneproof.cli.options import (
-    debug_option,
-    ends_well,
-    json_option,
-    out_option,
-    plan_option,
-    stop_on_signals,
-    verbose_option,
-)
+from phoneproof.cli.options import run_options, stop_on_signals
 
 
 @click.command(short_help="Audit, build, verify and report: the whole job.")
-@plan_option
-@out_option
 @click.option(
     "--clone",
     type=click.Path(path_type=Path),
     metavar="RUN",
     help="Take the plan that this run was begun with.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and what the store has of it.")
-@json_option
-@verbose_option
-@debug_option
-@ends_well
+@run_options
 def command(
     plan_path: Path | None,
     out: Path | None,

@@ -4,25 +4,12 @@ from pathlib import Path
 
 import click
 
-from phoneproof.cli.options import (
-    debug_option,
-    ends_well,
-    json_option,
-    out_option,
-    plan_option,
-    verbose_option,
-)
+from phoneproof.cli.options import run_options
 from phoneproof.cli.run import run_until
 
 
 @click.command(short_help="Run the builds and measure them against float.")
-@plan_option
-@out_option
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and what the store has of it.")
-@json_option
-@verbose_option
-@debug_option
-@ends_well
+@run_options
 def command(plan_path: Path | None, out: Path | None, dry_run: bool, as_json: bool, verbose: bool) -> int:
     """Do what is left up to the measurements: audit, build, run the builds on the devices."""
     return run_until("verify", plan_path, out, None, dry_run, as_json, verbose)

@@ -16,11 +16,10 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from phoneproof.errors import StorageError
-from phoneproof.protocol.work import write_atomically
 from phoneproof.report import picture, reading, sentences, units, words
 from phoneproof.report.charts import SIGNS, histogram
 from phoneproof.report.foreign import visible
+from phoneproof.report.json_report import write_file
 from phoneproof.report.model import Latency, Report
 
 HTML_FILE: Final = "index.html"
@@ -54,18 +53,7 @@ def write_html(report: Report, folder: Path) -> Path:
 
     Raises StorageError if the file cannot be written.
     """
-    path = folder / HTML_FILE
-    text = html_text(report)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
-    except OSError as error:
-        raise StorageError(
-            f"The report cannot be written: {error.strerror or error}.",
-            where=str(path),
-            next_step="Free some space or choose another folder with --out, then run the same command again.",
-        ) from error
-    return path
+    return write_file(folder / HTML_FILE, html_text(report))
 
 
 @cache

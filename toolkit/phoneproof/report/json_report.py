@@ -26,10 +26,13 @@ def write_report(report: Report, folder: Path) -> Path:
 
     Raises ProtocolError as `report_text` does, StorageError if the file cannot be written.
     """
-    path = folder / REPORT_FILE
-    text = report_text(report)
+    return write_file(folder / REPORT_FILE, report_text(report))
+
+
+def write_file(path: Path, text: str) -> Path:
+    """Write one file of a report whole, its folder made if it is missing. StorageError if it cannot be."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
     except OSError as error:
         raise StorageError(
