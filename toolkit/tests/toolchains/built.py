@@ -84,7 +84,7 @@ def built(request: Mapping[str, Any], folder: Path) -> Built:
 
 
 def outputs_of(model: Any, samples: Sequence[Sample], exact: bool = True) -> list[list[NDArray[Any]]]:
-    """The outputs of a model for each sample, in ONNX Runtime, with exact int8 arithmetic on x86 if wanted."""
+    """The outputs of a model for each sample, in ONNX Runtime; `exact` avoids saturation on x86."""
     options = onnxruntime.SessionOptions()
     if exact:
         options.add_session_config_entry("session.x64quantprecision", "1")
