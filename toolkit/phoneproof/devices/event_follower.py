@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ _START_MS: Final = 60_000
 """Least time for a runner to start: importing its own modules takes seconds on a busy machine."""
 _LEAVE_MS: Final = 10_000
 """Most time that a runner has to leave once it wrote job_finished."""
+_STALL_S: Final = 5.0
+"""A supervisor that did not look for so long was itself stopped."""
 
 
 def events_file(folder: Path, attempt: int) -> Path:
@@ -94,19 +97,23 @@ class EventFollower:
 
 
 class Patience:
-    """How long the runner may take for the step under way."""
+    """How long the runner may take for the step under way (PROTOCOL.md, section 9).
 
-    def __init__(self, job: Job) -> None:
+    clock: monotonic, in seconds.
+    """
+
+    def __init__(self, job: Job, clock: Callable[[], float] = time.monotonic) -> None:
         self._job = job
         self._cases = {case.case_id: case for case in job.cases}
-        self._since = time.monotonic()
+        self._clock = clock
+        self._since = self._looked = clock()
         self._limit_ms = max(_START_MS, job.limits.load_timeout_ms)
 
     def take(self, event: Event) -> None:
         """A step came to its end, and another begins."""
         if isinstance(event, Heartbeat):
             return
-        self._since = time.monotonic()
+        self._since = self._clock()
         limits = self._job.limits
         if isinstance(event, SampleStarted):
             self._limit_ms = limits.sample_timeout_ms
@@ -119,8 +126,16 @@ class Patience:
             self._limit_ms = _case_ms(case, self._job, isinstance(event, CaseStarted))
 
     def is_over(self) -> bool:
-        """Whether the step under way has used up its time."""
-        return (time.monotonic() - self._since) * 1_000 > self._limit_ms
+        """Whether the step under way has used up its time.
+
+        Time in which nobody asked (this process or the whole machine was stopped) does not count.
+        """
+        now = self._clock()
+        gap = now - self._looked
+        if gap > _STALL_S:
+            self._since += gap
+        self._looked = now
+        return (now - self._since) * 1_000 > self._limit_ms
 
 
 def _case_ms(case: Case, job: Job, begins: bool) -> int:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as ThreadEvent
 from typing import Final
@@ -22,6 +22,7 @@ from phoneproof.protocol.events import (
     EndCause,
     Event,
     FactValue,
+    Heartbeat,
 )
 from phoneproof.protocol.exit_codes import EXIT_STORAGE
 from phoneproof.protocol.job import Job
@@ -89,11 +90,16 @@ class Supervisor:
             process.kill("interrupted")
             ending = process.ending()
         was_killed_for_garbage = follower.garbage is not None
-        self._sink(follower.read())
+        last = follower.read()
+        self._sink(last)
         follower.cut()
         cause: EndCause = ending.cause
+        if cause == "timed_out" and not all(isinstance(event, Heartbeat) for event in last):
+            # The late step came to its end while it was being ended: the one that follows it is not to blame.
+            cause = "interrupted"
         if was_killed_for_garbage or (follower.garbage is not None and ending.cause == "exited"):
-            cause = "protocol"
+            # How a process that wrote nonsense ended after that depends on how fast it was noticed.
+            cause, ending = "protocol", replace(ending, code=None)
         self._end(number, cause, ending, follower.garbage, log)
 
     def _watch(self, process: WatchedProcess, follower: EventFollower, stop: ThreadEvent) -> None:

@@ -16,7 +16,7 @@ from phoneproof.protocol.outputs import read_outputs
 from tests.devices.faulty_host import FAULTY, LIMITS, all_but, kept
 from tests.models.jobs import JobFiles, benchmark, configuration, indices, infer, job_of, load, run_to_end
 
-CRASHES = {
+CRASHES: dict[str, tuple[str, str, int | None, str]] = {
     "segfault": ("crashed", "signal", 11, "high"),
     "abort": ("crashed", "signal", 6, "high"),
     "exit": ("crashed", "exited", 3, "high"),
@@ -27,8 +27,8 @@ CRASHES = {
     "eat-memory": ("killed_low_memory", "low_memory", 9, "high"),
     "print-garbage-and-die": ("crashed", "signal", 6, "high"),
     "half-a-line": ("crashed", "exited", 9, "high"),
-    "garbage-line": ("crashed", "protocol", 9, "high"),
-    "foreign-event": ("crashed", "protocol", 9, "high"),
+    "garbage-line": ("crashed", "protocol", None, "high"),
+    "foreign-event": ("crashed", "protocol", None, "high"),
 }
 """Outcome, cause, code and confidence that each must have."""
 

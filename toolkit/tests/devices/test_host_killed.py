@@ -2,12 +2,14 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -113,6 +115,39 @@ def test_an_interrupted_benchmark_starts_again_whole(tmp_path: Path) -> None:
     rounds = [(e.stamp.attempt, e.round) for e in results.events if isinstance(e, RoundFinished)]
     assert [number for attempt, number in rounds if attempt == 2] == [0, 1, 2]
     assert case_ends(job, results.events)["benchmark-slow"].outcome == "passed"
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    """Each sample once but for those under way, every output right, nobody blamed."""
+    files = JobFiles(tmp_path / "store")
+    model, samples = files.model("m", b"any"), indices(files, 40)
+    slow = {str(sample): "slow" for sample in range(0, 40, 2)}
+    names = ("one", "two", "three")
+    job = job_of(
+        [configuration(name, model, "faulty", options=slow) for name in names],
+        [samples],
+        [case for name in names for case in (load(name), infer(name, samples))],
+        replace(LIMITS, interruptions_at_one_place=1_000),
+    )
+    draw = random.Random(3)
+    kills = 0
+    while True:
+        process = start(tmp_path, job, files)
+        try:
+            assert process.wait(draw.uniform(0.1, 2.5)) == 0
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+    assert kills > 3
+    results = run_to_end(HostDevice(tmp_path / "jobs", FAULTY), job, files)
+    assert {end.outcome for end in case_ends(job, results.events).values()} == {"passed"}
+    for name in names:
+        assert kept(results, f"infer-{name}") == all_but(40)
+    begun = Counter((e.case_id, e.sample) for e in results.events if isinstance(e, SampleStarted))
+    assert sum(begun.values()) - len(begun) <= kills
 
 
 def slow_job(files: JobFiles) -> Job:

@@ -100,6 +100,15 @@ def print_garbage() -> None:
     os.write(2, "Überlauf 溢出 \ud83d\n".encode("utf-8", "surrogatepass"))
 
 
+def print_much() -> None:
+    """80 MiB, a pause in which a supervisor looks at the log, and a last word."""
+    for _ in range(80):
+        os.write(1, b"x" * 2**20)
+    time.sleep(0.5)
+    os.write(1, b"last word\n")
+    time.sleep(0.2)
+
+
 def print_garbage_and_die() -> None:
     print_garbage()
     os.abort()
@@ -175,6 +184,7 @@ FAULTS: Mapping[str, Callable[[], object]] = {
     "hang-with-gil": hang_with_gil,
     "eat-memory": eat_memory,
     "print-garbage": print_garbage,
+    "print-much": print_much,
     "print-garbage-and-die": print_garbage_and_die,
     "half-a-line": half_a_line_then_die,
     "garbage-line": garbage_line,

@@ -15,6 +15,7 @@ from phoneproof.errors import (
     ToolchainError,
     WorkerError,
 )
+from phoneproof.workers.watched import log_tail
 from phoneproof.workers.worker import WorkerCall, WorkerLimits, call_worker
 
 LIMITS = WorkerLimits(timeout_s=60.0, memory_bytes=300 * 2**20)
@@ -133,3 +134,10 @@ def test_an_absent_interpreter_and_an_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError):
         call_worker(WorkerCall("m", {}, tmp_path / "file" / "work"))
+
+
+def test_a_worker_that_prints_without_end_does_not_fill_the_disk(tmp_path: Path) -> None:
+    call(tmp_path, "print-much")
+    log = tmp_path / "work" / "log.txt"
+    assert log.stat().st_size < 64 * 2**20
+    assert log_tail(log)[-1].endswith("last word")
