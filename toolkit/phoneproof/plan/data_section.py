@@ -121,7 +121,6 @@ class DataSection(Section):
     seed: Annotated[int, Field(ge=0, le=MOST_SEEDS)] = 0
     max_gb: Positive = 4.0
     may_leave: bool = False
-    trust_pickle: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

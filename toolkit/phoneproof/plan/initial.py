@@ -132,7 +132,7 @@ def _data(found: FoundData, facts: ModelFacts, folder: Path) -> str:
         lines.append(f"{role} = {{ {', '.join(f'{k} = {_toml(v)}' for k, v in keys.items())} }}")
     lines += [
         'samples = 500  # at most so many of the evaluation set; "all" for every one',
-        "may_leave = false  # true lets thumbnails of samples into the report",
+        "may_leave = false  # true lets the names of samples into the report",
     ]
     if found.images:
         lines += ["", *_preprocess(_only_image_input(facts))]

@@ -224,7 +224,6 @@ class ReportSection(Section):
 
     title: Text | None = None
     client: Text | None = None
-    mask_serials: bool = False
 
 
 class LimitsSection(Section):

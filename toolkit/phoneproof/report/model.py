@@ -29,6 +29,7 @@ class RunFacts:
     """The run that the report is of.
 
     created: ISO 8601 with a zone. command: argument list as started. host: facts of the machine.
+    title, client: as the plan gives them, for the head of the page.
     """
 
     id: str
@@ -38,6 +39,8 @@ class RunFacts:
     command: tuple[str, ...]
     seed: int
     host: Mapping[str, Fact]
+    title: str | None = None
+    client: str | None = None
 
 
 @dataclass(frozen=True)
@@ -198,10 +201,14 @@ class WorstSlice:
 
 @dataclass(frozen=True)
 class WorstSample:
-    """The sample whose output agrees least. sqnr_db: None when it is equal."""
+    """The sample whose output agrees least. sqnr_db: None when it is equal.
+
+    id: the sample's name in its set, foreign text; None where the plan keeps names out of reports.
+    """
 
     index: int
     sqnr_db: float | None
+    id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,11 @@ class Timing:
 
 @dataclass(frozen=True)
 class Measurement:
-    """All that is known of a build at a place on a device. missing: why there is no accuracy, as an id."""
+    """All that is known of a build at a place on a device.
+
+    compared: numbers of the samples behind the parity, in its order. sample_ids: the names of all samples,
+    None where the plan keeps them out of reports. accuracy_missing: why there is no accuracy, as an id.
+    """
 
     build: FinishedBuild
     placement: Placement
@@ -48,6 +52,8 @@ class Measurement:
     loaded: Measured | None
     parity: tuple[tuple[str, OutputParity | LabelParity], ...]
     parity_error: PhoneproofError | None
+    compared: tuple[int, ...]
+    sample_ids: tuple[str, ...] | None
     accuracy: Mapping[str, AccuracyDrop]
     accuracy_missing: str | None
     timing: Timing | None
@@ -98,6 +104,8 @@ def measure(
         _loaded(cases),
         parity,
         parity_error,
+        _compared(yardstick, kept),
+        yardstick.samples.stored.ids if plan.data.may_leave else None,
         accuracy,
         missing,
         _timing(run, cases),
@@ -129,6 +137,12 @@ def _parity(
         return (), error
 
 
+def _compared(yardstick: Yardstick, kept: KeptOutputs | None) -> tuple[int, ...]:
+    if yardstick.reference is None or kept is None:
+        return ()
+    return tuple(sorted(set(sample_numbers(yardstick.reference)) & set(sample_numbers(kept))))
+
+
 def _accuracy(
     context: RunContext,
     plan: Plan,
@@ -142,7 +156,7 @@ def _accuracy(
         return {}, "reference_failed"
     if kept is None:
         return {}, "not_run"
-    samples = sorted(set(sample_numbers(yardstick.reference)) & set(sample_numbers(kept)))
+    samples = list(_compared(yardstick, kept))
     if not samples:
         return {}, "not_run"
     drops: dict[str, AccuracyDrop] = {}

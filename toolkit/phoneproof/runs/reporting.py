@@ -71,6 +71,8 @@ def assemble(state: RunState) -> report.Report:
             command=command,
             seed=state.plan.data.seed,
             host=_host_facts(state.devices),
+            title=state.plan.report.title,
+            client=state.plan.report.client,
         ),
         models=_models(state),
         findings=findings,

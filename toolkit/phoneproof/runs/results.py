@@ -25,7 +25,7 @@ from phoneproof.verify.gates import (
     speed_gate,
 )
 from phoneproof.verify.intervals import Interval
-from phoneproof.verify.parity import LabelParity, OutputParity
+from phoneproof.verify.parity import LabelParity, OutputParity, WorstSample
 from phoneproof.verify.verdicts import GateResult, Reason, overall
 
 _MOST_LISTED_SAMPLES: Final = 1_000
@@ -81,7 +81,7 @@ def result_of(
         comparison=_comparison(measured),
         size=size,
         accuracy=_accuracy(measured),
-        parity=tuple(_parity(name, one) for name, one in measured.parity) or None,
+        parity=tuple(_parity(measured, name, one) for name, one in measured.parity) or None,
         edge={},
         outcomes=measured.outcomes,
         cases=tuple(_cases(measured)),
@@ -205,7 +205,7 @@ def _accuracy(measured: Measurement) -> report.Accuracy | None:
     return None
 
 
-def _parity(name: str, one: OutputParity | LabelParity) -> report.Parity:
+def _parity(measured: Measurement, name: str, one: OutputParity | LabelParity) -> report.Parity:
     if isinstance(one, LabelParity):
         exact = one.agreement == 1.0
         return report.Parity(name, one.samples, None, exact, None, None, None, None)
@@ -219,8 +219,18 @@ def _parity(name: str, one: OutputParity | LabelParity) -> report.Parity:
         mse=one.mse,
         worst_slice_db=slice_.sqnr_db if slice_ else None,
         worst_slice=report.WorstSlice(slice_.axis, slice_.index) if slice_ else None,
-        worst_sample=report.WorstSample(sample.index, sample.sqnr_db) if sample else None,
+        worst_sample=_worst_sample(measured, sample) if sample else None,
     )
+
+
+def _worst_sample(measured: Measurement, worst: WorstSample) -> report.WorstSample:
+    """Parity counts the samples that were compared; the report names them as the set does."""
+    number = measured.compared[worst.index]
+    return report.WorstSample(number, worst.sqnr_db, _sample_id(measured, number))
+
+
+def _sample_id(measured: Measurement, number: int) -> str | None:
+    return None if measured.sample_ids is None else measured.sample_ids[number]
 
 
 def _cases(measured: Measurement) -> Iterable[report.CaseResult]:
@@ -229,7 +239,9 @@ def _cases(measured: Measurement) -> Iterable[report.CaseResult]:
         if not listed:
             yield _case(case.case_id, case.kind, end, end.bad, None)
         for sample, bad in listed:
-            yield _case(case.case_id, case.kind, end, bad, str(sample))
+            name = _sample_id(measured, sample)
+            shown = str(sample) if name is None else f"{sample}, {name}"
+            yield _case(case.case_id, case.kind, end, bad, shown)
 
 
 def _case(case_id: str, kind: str, end: CaseEnd, bad: BadEnd | None, sample: str | None) -> report.CaseResult:
