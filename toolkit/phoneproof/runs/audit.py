@@ -20,7 +20,9 @@ from phoneproof.plan.model import Plan
 from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.runs.planned import inspect_step, samples_step
 from phoneproof.runs.steps import RunContext
+from phoneproof.runs.wanted import model_key
 
 SIZE_CAP_KEY: Final = "data.max_gb"
 FACTS_FILE: Final = "facts.json"
@@ -92,11 +94,6 @@ def audit(context: RunContext, plan: Plan, needs_evaluation: bool = True) -> Aud
     return Audit(models, waived)
 
 
-def model_key(section: ModelSection) -> str:
-    """name/format: which form of which network."""
-    return f"{section.name}/{section.format.value}"
-
-
 def inspection_key(plan: Plan, section: ModelSection) -> str:
     """Key of a model's inspection, by size and time of its files: the inspection itself hashes them."""
     path = plan.locate(section.source)
@@ -131,7 +128,7 @@ def _audit_model(
         "path": str(path),
         "shapes": {name: list(shape) for name, shape in section.shapes.items()},
     }
-    step = f"inspect/{key}"
+    step = inspect_step(key)
     inspection = inspection_key(plan, section)
 
     def inspect() -> tuple[dict[str, Any], str]:
@@ -140,11 +137,11 @@ def _audit_model(
         return found, "made"
 
     facts = from_dict(SourceFacts, dict(context.step(step, inspection, inspect)))
-    evaluation = store_samples(context, plan, "evaluation", facts.inputs, f"samples/evaluation/{key}")
+    evaluation = store_samples(context, plan, "evaluation", facts.inputs, samples_step("evaluation", key))
     static = any(b.recipe.needs_calibration and b.model == section for b in plan.planned_builds())
     calibration = None
     if static:
-        step = f"samples/calibration/{key}"
+        step = samples_step("calibration", key)
         calibration = store_samples(context, plan, "calibration", facts.inputs, step, evaluation.path)
     return AuditedModel(section, path, facts, evaluation, calibration)
 

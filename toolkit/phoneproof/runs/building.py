@@ -14,37 +14,21 @@ from phoneproof.builds.store import cache_key, link_folder
 from phoneproof.devices.job_folder import sha256_of
 from phoneproof.errors import Interrupted, PhoneproofError, StorageError
 from phoneproof.findings import Finding
-from phoneproof.plan.model import Plan, PlannedBuild
+from phoneproof.plan.model import Plan
 from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
-from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, recipe_named
+from phoneproof.recipes.table import Method, RecipeOptions
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
-from phoneproof.runs.audit import Audit, AuditedModel, model_key
+from phoneproof.runs.audit import Audit, AuditedModel
+from phoneproof.runs.planned import build_step, folder_name, ranges_step
 from phoneproof.runs.steps import RunContext
+from phoneproof.runs.wanted import WantedBuild, model_key, wanted_builds
 from phoneproof.workers.environments import WorkerEnvironment, environment_of
 
 CALIBRATION_REVISION: Final = 1
 """Part of the key of ranges: raised when the same request would give other ranges."""
 
 PARALLEL_BUILDS: Final = 2
-
-BASELINE_RECIPES: Final[Mapping[Format, str]] = {Format.ONNX: "onnx-float32"}
-"""The float recipe that builds of a format are compared with."""
-
-
-@dataclass(frozen=True)
-class WantedBuild:
-    """A build to make. baseline: build_id of the float build it is compared with; None for a baseline.
-
-    asked: whether the plan names it, or the planner added it as a baseline.
-    """
-
-    build_id: str
-    model: str
-    recipe: Recipe
-    options: RecipeOptions
-    baseline: str | None
-    asked: bool
 
 
 @dataclass(frozen=True)
@@ -62,31 +46,6 @@ class FinishedBuild:
     def status(self) -> Literal["built", "failed"]:
         """Whether there is a build."""
         return "built" if self.manifest is not None else "failed"
-
-
-def wanted_builds(plan: Plan) -> tuple[WantedBuild, ...]:
-    """The plan's builds, and before them each float baseline that the plan leaves out."""
-    planned = plan.planned_builds()
-    asked = {build.build_id for build in planned}
-    wanted: dict[str, WantedBuild] = {}
-    for build in planned:
-        baseline = _baseline_of(build)
-        if baseline not in wanted and baseline not in asked:
-            recipe = recipe_named(BASELINE_RECIPES[build.recipe.format])
-            key = model_key(build.model)
-            wanted[baseline] = WantedBuild(baseline, key, recipe, RecipeOptions(), None, False)
-    for build in planned:
-        baseline = _baseline_of(build)
-        wanted[build.build_id] = WantedBuild(
-            build.build_id,
-            model_key(build.model),
-            build.recipe,
-            build.options,
-            None if build.build_id == baseline else baseline,
-            True,
-        )
-    baselines_first = sorted(wanted.values(), key=lambda b: b.baseline is not None)
-    return tuple(baselines_first)
 
 
 def make_builds(context: RunContext, plan: Plan, audit: Audit) -> tuple[FinishedBuild, ...]:
@@ -181,7 +140,7 @@ class _Ranges:
                 "revision": CALIBRATION_REVISION,
             }
         )
-        step = f"ranges/{model_key(model.section)}"
+        step = ranges_step(model_key(model.section))
 
         def make() -> tuple[dict[str, Any], str]:
             def fill(staging: Path) -> None:
@@ -225,7 +184,7 @@ def _make_or_raise(context: RunContext, audit: Audit, ranges: _Ranges, build: Wa
     ranges_file = ranges.file_for(build)
     calibration = model.calibration.digest if ranges_file is not None and model.calibration else None
     key = build_key(model.section, model.facts, build, calibration, environment.versions)
-    step = f"build/{folder_name(build.build_id)}"
+    step = build_step(build.build_id)
     target = context.folder.path / "builds" / folder_name(build.build_id)
     request = {
         "recipe": build.recipe.name,
@@ -276,12 +235,6 @@ def _make_or_raise(context: RunContext, audit: Audit, ranges: _Ranges, build: Wa
     )
 
 
-def folder_name(build_id: str) -> str:
-    """Inner path of a build: model/source/recipe, and @variant, so that no build lies inside another."""
-    model, source, recipe, *variant = build_id.split("/")
-    return "/".join((model, source, "@".join((recipe, *variant))))
-
-
 def read_manifest(folder: Path) -> BuildManifest:
     """build.json of a build's folder."""
     return from_dict(BuildManifest, json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8")))
@@ -298,11 +251,6 @@ def _is_sound(folder: Path) -> bool:
 
 def _environment(context: RunContext, toolchain: str) -> WorkerEnvironment:
     return environment_of(TOOLCHAINS[toolchain], context.store.root)
-
-
-def _baseline_of(build: PlannedBuild) -> str:
-    parts = [build.model.name, build.model.format.value, BASELINE_RECIPES[build.recipe.format]]
-    return "/".join(parts)
 
 
 def _method(options: RecipeOptions) -> tuple[str, float]:

@@ -18,9 +18,11 @@ from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
-from phoneproof.runs.audit import inspection_key, model_key, set_mark, stored_facts
-from phoneproof.runs.building import WantedBuild, build_key, folder_name, wanted_builds
+from phoneproof.runs.audit import inspection_key, set_mark, stored_facts
+from phoneproof.runs.building import build_key
+from phoneproof.runs.planned import build_step, inspect_step, job_step, samples_step
 from phoneproof.runs.run import RunOptions, check
+from phoneproof.runs.wanted import WantedBuild, model_key, wanted_builds
 from phoneproof.workers.environments import environment_of
 
 State = Literal["HIT", "likely", "MISS"]
@@ -50,16 +52,16 @@ def foresee(plan: Plan, out: Path, options: RunOptions) -> tuple[ForeseenStep, .
             calibration[key] = _samples(plan, "calibration", key, inputs, store, steps)
     for build in wanted_builds(plan):
         state = _build(plan, build, facts[build.model], calibration.get(build.model), store)
-        steps.append(ForeseenStep(f"build/{folder_name(build.build_id)}", state))
+        steps.append(ForeseenStep(build_step(build.build_id), state))
     if options.until in ("verify", "report"):
-        steps.append(ForeseenStep("job/host", "MISS"))
+        steps.append(ForeseenStep(job_step("host"), "MISS"))
     return tuple(steps)
 
 
 def _facts(plan: Plan, section: ModelSection, store: Store, steps: list[ForeseenStep]) -> SourceFacts | None:
     found = stored_facts(store, inspection_key(plan, section))
     state: State = "MISS" if found is None else "likely"
-    steps.append(ForeseenStep(f"inspect/{model_key(section)}", state))
+    steps.append(ForeseenStep(inspect_step(model_key(section)), state))
     return None if found is None else from_dict(SourceFacts, found)
 
 
@@ -73,7 +75,7 @@ def _samples(
 ) -> str | None:
     mark = set_mark(plan, role, inputs, store.root) if inputs else None
     digest = probable_digest(mark, store.root) if mark is not None else None
-    steps.append(ForeseenStep(f"samples/{role}/{key}", "likely" if digest else "MISS"))
+    steps.append(ForeseenStep(samples_step(role, key), "likely" if digest else "MISS"))
     return digest
 
 

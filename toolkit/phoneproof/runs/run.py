@@ -23,10 +23,11 @@ from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.report.model import Report
 from phoneproof.report.render import render
 from phoneproof.runs.audit import Audit, audit
-from phoneproof.runs.building import FinishedBuild, make_builds, wanted_builds
+from phoneproof.runs.building import FinishedBuild, make_builds
 from phoneproof.runs.folder import RunFolder, create_run, opened, read_record
 from phoneproof.runs.measuring import Measurement, Yardstick, measure
 from phoneproof.runs.observer import Observer, Silent
+from phoneproof.runs.planned import planned_steps
 from phoneproof.runs.reporting import MeasuredDevice, RunState, assemble
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.verifying import DeviceRun, Reference, run_device, run_references
@@ -170,7 +171,7 @@ def _say_planned(folder: RunFolder, plan: Plan) -> None:
         if not folder.is_finished:
             folder.say("resumed")
         return
-    folder.say("planned", steps=tuple(f"build/{build.build_id}" for build in wanted_builds(plan)))
+    folder.say("planned", steps=planned_steps(plan))
 
 
 def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun:

@@ -26,7 +26,11 @@ from phoneproof.protocol.job import FileRef, Limits, ModelFiles
 from phoneproof.runs.audit import Audit, AuditedModel, store_samples
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.job_inputs import JobInputs
+from phoneproof.runs.planned import build_samples_step, job_step, reference_job_step, reference_step
 from phoneproof.runs.steps import RunContext
+
+HOST: Final = "host"
+"""The `kind` in a plan of the device that jobs run on."""
 
 _POLL_S: Final = 0.2
 _PAIR_SHARE: Final = 0.5
@@ -94,7 +98,7 @@ def _reference(context: RunContext, plan: Plan, key: str, model: AuditedModel, d
             "cpu_features": description.environment.get("cpu_features"),
         }
     )
-    step = f"reference/{key}"
+    step = reference_step(key)
 
     def make() -> tuple[dict[str, Any], str]:
         def fill(staging: Path) -> None:
@@ -103,7 +107,7 @@ def _reference(context: RunContext, plan: Plan, key: str, model: AuditedModel, d
             files = _source_files(model, inputs)
             build = RunnableBuild(f"{key}/source", "source", files, samples, None, {})
             planned = plan_job([build], [Placement("cpu", False, 1)], None, limits_of(plan), {})
-            results = _run(context, f"job/{step}", device, planned, inputs.files)
+            results = _run(context, reference_job_step(key), device, planned, inputs.files)
             infer = next(c for c in planned.cases if c.kind == "infer")
             end = case_ends(planned.job, results.events)[infer.case_id]
             if end.outcome != "passed":
@@ -135,7 +139,7 @@ def run_device(
 ) -> DeviceRun:
     """Run all that was built on one device. What the device loses is in the result, not raised."""
     description = device.describe()
-    step = f"job/{description.device_id}"
+    step = job_step(HOST)
     inputs = JobInputs(plan, context.folder.work(step))
     exact = {"x64quantprecision": "1"} if description.environment.get("int8_saturates") else {}
     runnable = [_runnable(context, plan, audit, inputs, build, exact) for build in builds if build.manifest]
@@ -210,7 +214,7 @@ def _runnable(
     model = audit.models[build.wanted.model]
     samples = model.evaluation
     if plan.data.preprocess is None and any(tensor.scale is not None for tensor in manifest.inputs):
-        name = f"samples/evaluation/{build.wanted.build_id.replace('/', '@')}"
+        name = build_samples_step(build.wanted.build_id)
         samples = store_samples(context, plan, "evaluation", manifest.inputs, name)
     path = build.folder / manifest.model_file
     reference = FileRef(manifest.model_file, manifest.sha256, manifest.size_bytes)
