@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import RecipeOptions, TargetFloor
@@ -10,18 +10,26 @@ from phoneproof.recipes.table import RecipeOptions, TargetFloor
 MANIFEST_FILE: Final = "build.json"
 MANIFEST_VERSION: Final = 1
 
+FloatReason = Literal[
+    "kept_by_plan",
+    "not_quantizable",
+    "inputs_not_quantized",
+    "outputs_not_quantized",
+    "data_movement",
+    "unsafe_to_quantize",
+]
+
 
 @dataclass(frozen=True)
 class FloatOperator:
     """An operator that computes in float in an int8 build, and why.
 
-    reason: an id: kept_by_plan, not_quantizable, inputs_not_quantized, outputs_not_quantized, data_movement,
-    unsafe_to_quantize (the vendor's quantizer would change what it computes).
+    unsafe_to_quantize: the vendor's quantizer would change what it computes.
     """
 
     name: str
     type: str
-    reason: str
+    reason: FloatReason
 
 
 @dataclass(frozen=True)

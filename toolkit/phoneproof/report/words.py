@@ -6,6 +6,7 @@ Each table has one entry for each member of its Literal; a test keeps them in st
 from collections.abc import Mapping
 from typing import Final
 
+from phoneproof.builds.manifest import FloatReason
 from phoneproof.devices.device import DeviceKind
 from phoneproof.findings import Severity
 from phoneproof.protocol.attempts import Outcome
@@ -85,10 +86,11 @@ SEVERITIES: Final[Mapping[Severity, str]] = {
     Severity.SEVERE: "Severe",
 }
 
-FLOAT_REASONS: Final[Mapping[str, str]] = {
+FLOAT_REASONS: Final[Mapping[FloatReason, str]] = {
     "kept_by_plan": "the plan keeps it in float",
     "not_quantizable": "the toolchain cannot quantize it",
     "inputs_not_quantized": "its inputs are not quantized",
+    "outputs_not_quantized": "what comes after it is not quantized",
     "data_movement": "it only moves data",
+    "unsafe_to_quantize": "the toolchain's quantizer would change what it computes",
 }
-"""By reason id of a build's manifest; an id of another version is shown as it is."""

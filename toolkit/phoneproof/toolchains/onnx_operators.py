@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import onnx
 
-from phoneproof.builds.manifest import FloatOperator
+from phoneproof.builds.manifest import FloatOperator, FloatReason
 from phoneproof.quantize.onnx_graph import PreparedGraph
 from phoneproof.recipes.table import Mode, Recipe, Representation
 from phoneproof.toolchains.onnx_exclusions import Exclusions
@@ -136,7 +136,7 @@ def _prepared_name(node: Any, known: set[str]) -> str | None:
 
 def _reason(
     name: str, node: Any, excluded: Exclusions, known_types: frozenset[str], inputs_ready: bool
-) -> str:
+) -> FloatReason:
     if name in excluded.kept:
         return "kept_by_plan"
     if name in excluded.unsafe:

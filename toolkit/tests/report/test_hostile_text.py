@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phoneproof.builds.manifest import FloatOperator
 from phoneproof.findings import Finding
 from phoneproof.report.foreign import shortened, visible
 from phoneproof.report.html import html_text
@@ -56,6 +57,7 @@ def poisoned(value: Any, text: str) -> Any:
             closed = field.name in KEPT and not (field.name == "name" and hasattr(value, "os"))
             closed = closed or (field.name == "id" and hasattr(value, "reason"))
             closed = closed or (field.name == "id" and hasattr(value, "facts") and not hasattr(value, "os"))
+            closed = closed or (field.name == "reason" and isinstance(value, FloatOperator))
             if not closed or (field.name == "cause" and hasattr(value, "sample")):
                 changes[field.name] = poisoned(getattr(value, field.name), text)
         return dataclasses.replace(value, **changes)

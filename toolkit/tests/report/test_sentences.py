@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phoneproof
+from phoneproof.builds.manifest import FloatReason
 from phoneproof.devices.device import DeviceKind
 from phoneproof.findings import FINDING_IDS, Finding, Severity
 from phoneproof.protocol.attempts import Outcome
@@ -173,6 +174,7 @@ def test_no_sentence_is_of_a_reason_that_nothing_raises() -> None:
         (words.CAUSES, Cause),
         (words.LEGS, LegName),
         (words.LEG_STATES, LegState),
+        (words.FLOAT_REASONS, FloatReason),
     ],
 )
 def test_a_closed_set_has_a_word_for_each_member(table: Mapping[str, str], kind: Any) -> None:
