@@ -63,6 +63,12 @@ class HostDevice:
         environment = worker_environment(self._command.python_path)
         try:
             done = run(command, env=environment, capture_output=True, timeout=_DESCRIBE_S, check=False)
+        except OSError as error:
+            raise DeviceError(
+                f"The interpreter of the host harness cannot be started: {error.strerror}.",
+                where=str(self._command.interpreter),
+                next_step="Run `phoneproof doctor --deep`.",
+            ) from error
         except TimeoutExpired as error:
             raise DeviceError(
                 f"The host harness did not describe this machine in {_DESCRIBE_S:.0f} s."

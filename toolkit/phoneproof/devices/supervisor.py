@@ -15,7 +15,7 @@ from typing import Final
 
 from phoneproof.devices.attempt_words import recover, write_word
 from phoneproof.devices.event_follower import EventFollower, Patience
-from phoneproof.errors import StorageError
+from phoneproof.errors import DeviceError, StorageError
 from phoneproof.protocol.attempts import next_attempt
 from phoneproof.protocol.event_files import read_events
 from phoneproof.protocol.events import (
@@ -76,6 +76,8 @@ class Supervisor:
                 _require_space(self._folder)
                 self._attempt(attempt.number, stop)
         except OSError as error:
+            if error.filename == str(self._command.interpreter):
+                raise _no_interpreter(error) from error
             raise _disk_refused(self._folder, error.strerror or str(error)) from error
 
     def _attempt(self, number: int, stop: ThreadEvent) -> None:
@@ -136,6 +138,14 @@ def _require_space(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < _LEAST_FREE_BYTES:
         raise _disk_refused(folder, f"{free} bytes are free")
+
+
+def _no_interpreter(error: OSError) -> DeviceError:
+    return DeviceError(
+        f"The interpreter of the host harness cannot be started: {error.strerror}.",
+        where=str(error.filename),
+        next_step="Run `phoneproof doctor --deep`.",
+    )
 
 
 def _disk_refused(folder: Path, reason: str) -> StorageError:

@@ -16,7 +16,11 @@ import psutil
 from phoneproof.workers.out_of_memory import OomKills
 
 _TREE_EVERY_S: Final = 1.0
+_TREE_SHARE: Final = 0.005
+"""Most of one core's time that may go into looking for children: it takes 15 us for each process there is,
+and a benchmark may be running on the core beside."""
 _GRACE_S: Final = 0.5
+_DEATH_S: Final = 1.0
 _LOG_BYTES: Final = 32 * 2**20
 _MARK: Final = "PHONEPROOF_PROCESS"
 """Environment variable that names a child: what it started inherits it, wherever it moved to."""
@@ -59,6 +63,7 @@ class WatchedProcess:
             )
         self._tree: list[psutil.Process] = []
         self._tree_read = 0.0
+        self._tree_every_s = _TREE_EVERY_S
         self._killed_for: Cause | None = None
         self.peak_bytes = 0
 
@@ -70,9 +75,10 @@ class WatchedProcess:
     def memory_bytes(self) -> int:
         """Resident memory of the process and its children now, in bytes."""
         now = time.monotonic()
-        if not self._tree or now - self._tree_read > _TREE_EVERY_S:
+        if not self._tree or now - self._tree_read > self._tree_every_s:
             self._tree = _tree_of(self._process.pid)
             self._tree_read = now
+            self._tree_every_s = max(_TREE_EVERY_S, (time.monotonic() - now) / _TREE_SHARE)
         total = 0
         for process in self._tree:
             try:
@@ -147,7 +153,10 @@ def _tree_of(pid: int) -> list[psutil.Process]:
 
 def _kill_marked(mark: str) -> None:
     """End every process with this mark: a daemon leaves the group of whoever started it, not the mark."""
+    killed: list[psutil.Process] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(_MARK) == mark:
                 process.kill()
+                killed.append(process)
+    psutil.wait_procs(killed, timeout=_DEATH_S)

@@ -128,3 +128,16 @@ def test_the_disk_fills_while_the_job_runs(
     causes = [event.cause for event in results.events if isinstance(event, AttemptEnded)]
     assert set(causes) == {"interrupted", "exited"}
     assert len(causes) == 2
+
+
+def test_a_read_only_disk(small_disk: Path, tmp_path: Path) -> None:
+    files = JobFiles(tmp_path / "store")
+    job = plain_job(files)
+    remount = ["mount", "-o", "remount,ro", str(small_disk)]
+    subprocess.run(remount, check=True)
+    device = HostDevice(small_disk / "jobs", FAULTY)
+    with pytest.raises(StorageError):
+        device.describe()
+    with pytest.raises(StorageError) as raised:
+        device.submit(job, files.paths)
+    assert raised.value.next_step is not None

@@ -9,12 +9,24 @@ import pytest
 
 from phoneproof.devices.device import JobResults
 from phoneproof.devices.host import HostDevice
+from phoneproof.devices.supervisor import HarnessCommand
+from phoneproof.errors import DeviceError
 from phoneproof.protocol.attempts import CaseEnd, case_ends
 from phoneproof.protocol.events import AttemptEnded
-from phoneproof.protocol.job import Job
+from phoneproof.protocol.job import Case, Job
 from phoneproof.protocol.outputs import read_outputs
 from tests.devices.faulty_host import FAULTY, LIMITS, all_but, kept
-from tests.models.jobs import JobFiles, benchmark, configuration, indices, infer, job_of, load, run_to_end
+from tests.models.jobs import (
+    JobFiles,
+    benchmark,
+    configuration,
+    indices,
+    infer,
+    job_of,
+    load,
+    run_to_end,
+    wait_for_end,
+)
 
 CRASHES: dict[str, tuple[str, str, int | None, str]] = {
     "segfault": ("crashed", "signal", 11, "high"),
@@ -232,3 +244,36 @@ def test_a_benchmark_that_crashes_is_blamed_and_the_next_one_runs(interleaving: 
     assert bad is not None
     assert bad.error is not None
     assert "Ünïcode" in bad.error.message
+
+
+def test_a_harness_that_does_not_start(tmp_path: Path) -> None:
+    """Not the fault of any case: all are not run, with the reason, and the log says why."""
+    files = JobFiles(tmp_path / "store")
+    model, samples = files.model("m", b"any"), indices(files, 2)
+    cases: list[Case] = [load("good"), infer("good", samples)]
+    job = job_of([configuration("good", model, "faulty")], [samples], cases, LIMITS)
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no module named phoneproof >&2; exit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
+    device = HostDevice(tmp_path / "jobs", HarnessCommand(interpreter=broken))
+    with pytest.raises(DeviceError) as raised:
+        device.describe()
+    assert raised.value.facts["exit_code"] == 1
+    results = run_to_end(device, job, files)
+    ends = case_ends(job, results.events)
+    assert {end.bad.cause for end in ends.values() if end.bad} == {"start"}
+    words = [event for event in results.events if isinstance(event, AttemptEnded)]
+    assert len(words) == job.limits.start_failures
+    assert words[0].log_tail == ("no module named phoneproof",)
+
+
+def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
+    files = JobFiles(tmp_path / "store")
+    model, samples = files.model("m", b"any"), indices(files, 1)
+    job = job_of([configuration("good", model, "faulty")], [samples], [load("good")], LIMITS)
+    device = HostDevice(tmp_path / "jobs", HarnessCommand(interpreter=tmp_path / "no-python"))
+    with pytest.raises(DeviceError):
+        device.describe()
+    device.submit(job, files.paths)
+    with pytest.raises(DeviceError, match="interpreter"):
+        wait_for_end(device, job.job_id)
