@@ -21,6 +21,9 @@ RANGES_VERSION: Final = 1
 LEVELS: Final = 256
 """Number of values an int8 has. Asymmetric quantization uses all of them inside the range."""
 
+OUTLIER_SHARE: Final = 1e-3
+"""Share of values that the entropy method may clip whatever squared error that makes."""
+
 _CANDIDATES: Final = 256
 """Thresholds tried by the entropy method: steps of at most 0.4 % of the greatest magnitude."""
 
@@ -95,9 +98,13 @@ def entropy_threshold(histogram: Histogram) -> float:
     Migacz, "8-bit inference with TensorRT" (GTC 2017): for each candidate t, P is the histogram inside
     [-t, t] with the values outside added to its edge bins; Q spreads each of the quantized levels evenly over
     those of its bins where P is not empty; the t with the least divergence KL(P‖Q) wins, the greater t on a
-    tie. Two differences: the range is asymmetric, so all 256 levels lie over the part that the tensor reaches
-    (TensorRT: 128 over the magnitude); and exact zeros, which quantize without error, do not weigh: the bin
-    of zero counts no more than its neighbour (as in NVIDIA's pytorch-quantization). All candidates are
+    tie. Three differences: the range is asymmetric, so all 256 levels lie over the part that the tensor
+    reaches (TensorRT: 128 over the magnitude); exact zeros, which quantize without error, do not weigh: the
+    bin of zero counts no more than its neighbour (as in NVIDIA's pytorch-quantization); and a threshold that
+    clips more than outliers (OUTLIER_SHARE) wins only if it does not add more squared error by clipping than
+    it saves by finer steps. Without the last, flat backgrounds and padding mislead the search: each is one
+    full bin among sparse ones, which the divergence wants alone in its level at any price (the demo's digits:
+    66 times the squared error in the first convolution, and 12.8 dB for the build). All candidates are
     reckoned at once out of running sums, since each term of the divergence is a sum over a level's bins.
     """
     counts = histogram.counts.astype(np.float64)
@@ -107,7 +114,10 @@ def entropy_threshold(histogram: Histogram) -> float:
     reach = candidate_thresholds(first, last)
     starts = np.maximum(HALF_BINS - reach, min(first, HALF_BINS))
     ends = np.minimum(HALF_BINS + reach, max(last, HALF_BINS))
-    divergence = _divergences(counts, starts, ends)
+    errors, sums = _squared_errors(counts, starts, ends), _running_sum(counts)
+    outside = sums[-1] - (sums[ends] - sums[starts])
+    allowed = (outside <= OUTLIER_SHARE * sums[-1]) | (errors <= errors[0])
+    divergence = np.where(allowed, _divergences(counts, starts, ends), np.inf)
     return float(reach[int(np.argmin(divergence))]) * histogram.width
 
 
@@ -122,6 +132,22 @@ def candidate_thresholds(first: int, last: int) -> NDArray[np.int64]:
     reach = np.arange(greatest, 0, -step, dtype=np.int64)
     wide_enough = np.minimum(reach, below) + np.minimum(reach, above) >= LEVELS
     return reach[wide_enough] if wide_enough.any() else reach[:1]
+
+
+def _squared_errors(
+    counts: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Squared error that quantizing to each window [start, end) makes, in widths of a bin squared.
+
+    Inside it is that of rounding, a twelfth of the step squared; outside, the distance to the window's edge.
+    """
+    centres = np.arange(counts.size) - HALF_BINS + 0.5
+    n, first, second = (_running_sum(counts * centres**power) for power in (0, 1, 2))
+    low, high = (starts - HALF_BINS).astype(np.float64), (ends - HALF_BINS).astype(np.float64)
+    below = second[starts] - 2 * low * first[starts] + low**2 * n[starts]
+    above = second[-1] - second[ends] - 2 * high * (first[-1] - first[ends]) + high**2 * (n[-1] - n[ends])
+    step = (high - low) / (LEVELS - 1)
+    return step**2 / 12 * (n[ends] - n[starts]) + below + above
 
 
 def _divergences(

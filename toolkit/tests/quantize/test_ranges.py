@@ -13,6 +13,7 @@ from onnxruntime.quantization.calibrate import HistogramCollector
 from phoneproof.errors import ProtocolError
 from phoneproof.quantize.ranges import (
     LEVELS,
+    OUTLIER_SHARE,
     Ranges,
     candidate_thresholds,
     entropy_threshold,
@@ -33,13 +34,25 @@ def histogram_of(values: Values) -> Histogram:
     return statistics.histogram()
 
 
+def slow_squared_error(counts: list[float], start: int, end: int) -> float:
+    low, high = start - HALF_BINS, end - HALF_BINS
+    error = 0.0
+    for k, count in enumerate(counts):
+        centre = k - HALF_BINS + 0.5
+        inside = start <= k < end
+        edge = low if k < start else high
+        error += count * (((high - low) / (LEVELS - 1)) ** 2 / 12 if inside else (centre - edge) ** 2)
+    return error
+
+
 def slow_entropy_threshold(histogram: Histogram) -> float:
-    """The method as published, one candidate, one level and one bin at a time."""
+    """The method as its docstring says, one candidate, one level and one bin at a time."""
     counts = [float(c) for c in histogram.counts]
     counts[HALF_BINS] = min(counts[HALF_BINS], counts[HALF_BINS + 1])
     filled = np.flatnonzero(histogram.counts)
     first, last = int(filled[0]), int(filled[-1]) + 1
     best, best_reach = np.inf, 0
+    unclipped: float | None = None
     for reach in candidate_thresholds(first, last).tolist():
         start = max(HALF_BINS - reach, min(first, HALF_BINS))
         end = min(HALF_BINS + reach, max(last, HALF_BINS))
@@ -55,7 +68,9 @@ def slow_entropy_threshold(histogram: Histogram) -> float:
                 q[k] = (held if held > 0 else 1e-4) / len(users)
         inside = sum(counts[start:end])
         total = sum(p)
-        if not inside:
+        error = slow_squared_error(counts, start, end)
+        unclipped = error if unclipped is None else unclipped
+        if not inside or (total - inside > OUTLIER_SHARE * total and error > unclipped):
             continue
         divergence = sum(
             x / total * np.log((x / total) / (y / inside)) for x, y in zip(p, q, strict=True) if x > 0
@@ -151,6 +166,18 @@ def test_entropy_cuts_rare_outliers_and_keeps_what_is_evenly_spread() -> None:
     assert cut[1] < 15
     kept = range_of(histogram_of(draw("uniform", seed=7)), Method.ENTROPY, 100.0)
     assert kept == pytest.approx((-1, 1), rel=0.01)
+
+
+def test_a_flat_background_does_not_make_the_entropy_method_clip_the_rest() -> None:
+    """Nine tenths of the values are one constant, as in scans and letterboxed images; 2 % lie far out."""
+    random = np.random.default_rng(9)
+    values = np.concatenate(
+        [np.full(90_000, -1.2), random.normal(0, 1, 8_000), random.uniform(3, 9, 2_000)]
+    ).astype(np.float32)
+    _, high = range_of(histogram_of(values), Method.ENTROPY, 100.0)
+    clipped = float(np.square(np.maximum(values - high, 0)).sum())
+    spared = len(values) * ((9 - values.min()) / 255) ** 2 / 12
+    assert clipped <= spared
 
 
 def test_zeros_after_a_relu_do_not_move_the_entropy_threshold() -> None:
