@@ -147,7 +147,8 @@ def _squared_errors(
     below = second[starts] - 2 * low * first[starts] + low**2 * n[starts]
     above = second[-1] - second[ends] - 2 * high * (first[-1] - first[ends]) + high**2 * (n[-1] - n[ends])
     step = (high - low) / (LEVELS - 1)
-    return step**2 / 12 * (n[ends] - n[starts]) + below + above
+    errors: NDArray[np.float64] = step**2 / 12 * (n[ends] - n[starts]) + below + above
+    return errors
 
 
 def _divergences(
