@@ -1,7 +1,8 @@
 """The user's store: finished work under its cache key, shared by all runs.
 
 `PHONEPROOF_STORE`, or the user's cache folder. An entry appears whole or not at all: it is made in a staging
-folder and renamed. Builds, sample sets, ranges and reference outputs are kept here; latencies never are.
+folder and renamed. It holds the digests of its files, and a changed one is no entry. Builds, sample sets,
+ranges and reference outputs are kept here; latencies never are.
 """
 
 import contextlib
@@ -15,22 +16,31 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Final, Literal
 
 from filelock import FileLock, Timeout
 
-from phoneproof.errors import BusyError, StorageError
+from phoneproof.errors import BusyError, Interrupted, StorageError
+from phoneproof.protocol.work import write_atomically
+
+DIGESTS_FILE: Final = "sha256.json"
+"""In every entry: inner path and sha256 of each of its files."""
 
 STORE_VARIABLE: Final = "PHONEPROOF_STORE"
 Kind = Literal["builds", "ranges", "references", "samples", "facts", "demo"]
 KINDS: Final[tuple[Kind, ...]] = ("builds", "ranges", "references", "samples", "facts", "demo")
+_LOCK_POLL_S: Final = 0.2
+STAGING: Final = "staging"
+ABANDONED_S: Final = 86_400.0
+"""A staging folder of this age belongs to a process that was killed: no step takes a day."""
 
 
 @dataclass(frozen=True)
 class StoreEntry:
     """What prune and doctor show: one entry, its size and when it was last used (seconds since 1970)."""
 
-    kind: str
+    kind: Kind
     key: str
     size_bytes: int
     last_used: float
@@ -57,29 +67,45 @@ class Store:
         self.root = root
 
     def find(self, kind: Kind, key: str) -> Path | None:
-        """The folder of an entry, marked as used now; None if there is none."""
+        """The folder of an entry, marked as used now; None if there is none, or a damaged one."""
         folder = self.root / kind / key
-        if not folder.is_dir():
+        if not _is_sound(folder):
             return None
         with contextlib.suppress(OSError):
             os.utime(folder)
         return folder
 
     @contextlib.contextmanager
-    def locked(self, kind: Kind, key: str, timeout_s: float = 3_600.0) -> Iterator[None]:
-        """Hold the lock of a key, so that two runs do not make the same entry. BusyError after timeout_s."""
-        lock = self.root / "locks" / f"{kind}-{key}.lock"
+    def locked(
+        self, kind: Kind, key: str, timeout_s: float = 3_600.0, stop: Event | None = None
+    ) -> Iterator[None]:
+        """Hold the lock of a key, so that two runs do not make the same entry.
+
+        BusyError after timeout_s, Interrupted once `stop` is set.
+        """
+        path = self.root / "locks" / f"{kind}-{key}.lock"
+        # A lock of its own for each call: threads of one process exclude each other too.
+        lock = FileLock(path, timeout=_LOCK_POLL_S, is_singleton=False)
         with storage_errors(self.root):
-            lock.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + timeout_s
+        while not lock.is_locked:
+            if stop is not None and stop.is_set():
+                raise Interrupted("The run was stopped.")
+            try:
+                with storage_errors(self.root):
+                    lock.acquire()
+            except Timeout:
+                if time.monotonic() > deadline:
+                    raise BusyError(
+                        "Another phoneproof has been making the same thing for too long.",
+                        where=str(path),
+                        next_step="Wait for it or end it.",
+                    ) from None
         try:
-            with FileLock(lock, timeout=timeout_s):
-                yield
-        except Timeout:
-            raise BusyError(
-                "Another phoneproof has been making the same thing for too long.",
-                where=str(lock),
-                next_step="Wait for it or end it.",
-            ) from None
+            yield
+        finally:
+            lock.release()
 
     @contextlib.contextmanager
     def staging(self, kind: Kind, key: str) -> Iterator[Path]:
@@ -87,7 +113,7 @@ class Store:
 
         StorageError when the disk is full or read-only; nothing is left behind.
         """
-        folder = self.root / "staging" / uuid.uuid4().hex
+        folder = self.root / STAGING / uuid.uuid4().hex
         with storage_errors(self.root):
             folder.mkdir(parents=True)
             try:
@@ -97,29 +123,49 @@ class Store:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def discard(self, kind: Kind, key: str) -> None:
-        """Remove an entry that turned out to be damaged."""
+        """Remove an entry that turned out to be damaged. It goes at once: no reader finds half of it.
+
+        StorageError where the disk refuses.
+        """
         folder = self.root / kind / key
-        grave = self.root / "staging" / uuid.uuid4().hex
-        grave.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
+        grave = self.root / STAGING / uuid.uuid4().hex
+        with storage_errors(self.root), contextlib.suppress(FileNotFoundError):
+            grave.parent.mkdir(parents=True, exist_ok=True)
             folder.rename(grave)
         shutil.rmtree(grave, ignore_errors=True)
+
+    def open_for_writing(self) -> None:
+        """Make the store's folder. StorageError if it cannot be written to."""
+        with storage_errors(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._sweep()
+        if not os.access(self.root, os.W_OK | os.X_OK):
+            raise StorageError(
+                "The store cannot be written to.",
+                where=str(self.root),
+                next_step=f"Set {STORE_VARIABLE} to a folder that can be written.",
+            )
 
     def entries(self) -> tuple[StoreEntry, ...]:
         """All entries, least recently used first."""
         found = []
         for kind in KINDS:
             for folder in sorted((self.root / kind).glob("*")):
-                if folder.is_dir():
-                    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-                    found.append(StoreEntry(kind, folder.name, size, folder.stat().st_mtime))
+                # Another process may discard an entry while it is looked at. Dots are sets being written.
+                with contextlib.suppress(FileNotFoundError):
+                    if folder.is_dir() and not folder.name.startswith("."):
+                        size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+                        found.append(StoreEntry(kind, folder.name, size, folder.stat().st_mtime))
         return tuple(sorted(found, key=lambda entry: entry.last_used))
 
     def prune(self, keep_bytes: int, unused_for_s: float = 0.0) -> tuple[StoreEntry, ...]:
         """Remove least recently used entries until at most keep_bytes are left; what was removed.
 
-        Entries used within unused_for_s stay. Runs keep their own links, so no run loses a file.
+        Entries used within unused_for_s stay. Runs have builds by links of their own; samples and references
+        that a run under way still reads are made again. What a killed process left half made goes too, once
+        it is a day old. StorageError where the disk refuses.
         """
+        self._sweep()
         entries = self.entries()
         total = sum(entry.size_bytes for entry in entries)
         removed = []
@@ -128,12 +174,20 @@ class Store:
                 break
             if time.time() - entry.last_used < unused_for_s:
                 continue
-            shutil.rmtree(self.root / entry.kind / entry.key, ignore_errors=True)
+            self.discard(entry.kind, entry.key)
             total -= entry.size_bytes
             removed.append(entry)
         return tuple(removed)
 
+    def _sweep(self) -> None:
+        left = [path for kind in KINDS for path in (self.root / kind).glob(".*")]
+        for folder in [*(self.root / STAGING).glob("*"), *left]:
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - folder.stat().st_mtime > ABANDONED_S:
+                    shutil.rmtree(folder, ignore_errors=True)
+
     def _publish(self, folder: Path, target: Path) -> None:
+        write_atomically(folder / DIGESTS_FILE, json.dumps(_digests(folder)))
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 _sync(path)
@@ -155,8 +209,17 @@ def link_folder(source: Path, target: Path) -> None:
     with storage_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copytree(source, temporary, copy_function=_link_or_copy)
+            temporary.mkdir()
+            for path in sorted(p for p in source.rglob("*") if p != source / DIGESTS_FILE):
+                inner = temporary / path.relative_to(source)
+                if path.is_dir():
+                    inner.mkdir()
+                else:
+                    _link_or_copy(path, inner)
             temporary.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -182,14 +245,31 @@ def storage_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _link_or_copy(source: str, target: str) -> str:
+def _digests(folder: Path) -> dict[str, str]:
+    """sha256 of each file of an entry by its inner path, without the file that holds them."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / DIGESTS_FILE:
+            with path.open("rb") as file:
+                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _is_sound(folder: Path) -> bool:
+    try:
+        noted = json.loads((folder / DIGESTS_FILE).read_text(encoding="utf-8"))
+        return bool(noted == _digests(folder))
+    except (OSError, ValueError):
+        return False
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
             raise
         shutil.copy2(source, target)
-    return target
 
 
 def _sync(path: Path) -> None:

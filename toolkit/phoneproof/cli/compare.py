@@ -25,10 +25,9 @@ def command(old: Path, new: Path, as_json: bool) -> int:
     from phoneproof.report.compare import compare_reports
     from phoneproof.report.json_report import read_report
     from phoneproof.report.sentences import facts_text
+    from phoneproof.runs.folder import report_file
 
-    compared = compare_reports(
-        read_report(old / "report" / "report.json"), read_report(new / "report" / "report.json")
-    )
+    compared = compare_reports(read_report(report_file(old)), read_report(report_file(new)))
     if as_json:
         content: dict[str, Any] = to_dict(compared)
         regressions = to_dict(compared.regressions)

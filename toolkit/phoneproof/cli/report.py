@@ -19,9 +19,10 @@ def command(run: Path, out: Path | None, as_json: bool) -> int:
     from phoneproof.cli.json_text import json_text
     from phoneproof.report.json_report import read_report
     from phoneproof.report.render import render
+    from phoneproof.runs.folder import report_file
     from phoneproof.runs.run import exit_code_of
 
-    report = read_report(run / "report" / "report.json")
+    report = read_report(report_file(run))
     folder = out or run / "report"
     with storage_errors(folder):
         files = render(report, folder)

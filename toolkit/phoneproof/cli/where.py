@@ -1,5 +1,6 @@
 """Which plan and which run's folder a command means."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -7,7 +8,7 @@ from typing import Final
 from phoneproof.cli.options import plan_file
 from phoneproof.errors import CommandLineError
 from phoneproof.plan.model import Plan, from_effective, read_plan
-from phoneproof.runs.folder import RunFolder, read_record
+from phoneproof.runs.folder import read_journal, read_record
 
 RUNS_FOLDER: Final = "runs"
 
@@ -34,7 +35,13 @@ def meant(plan_path: Path | None, out: Path | None, clone: Path | None = None) -
         plan = _plan_of(out)
     else:
         plan = read_plan(plan_file(plan_path))
-    return Meant(plan, out if out is not None else _folder_for(plan, fresh=clone is not None))
+    if clone is not None and out is not None and out.absolute() == clone.absolute():
+        raise CommandLineError(
+            "--clone begins another run, and --out names the same one.",
+            where="--out",
+            next_step="Name another folder, or leave --clone out to finish that run.",
+        )
+    return Meant(plan, out if out is not None else _folder_for(plan, clone))
 
 
 def _plan_of(run: Path) -> Plan:
@@ -42,16 +49,20 @@ def _plan_of(run: Path) -> Plan:
     return from_effective(dict(record.plan), Path(record.plan_folder or "."), str(run / "run.json"))
 
 
-def _folder_for(plan: Plan, fresh: bool) -> Path:
-    """The unfinished run of this plan with the greatest number, else the next number."""
+def _folder_for(plan: Plan, cloned: Path | None) -> Path:
+    """The last run of this plan below runs/ if it is unfinished and not the cloned one, else the next number.
+
+    A folder without run.json is a run that was killed before it wrote one.
+    """
     runs = plan.folder / RUNS_FOLDER
-    numbered = sorted(int(path.name) for path in runs.glob("[0-9]*") if path.name.isdigit())
-    for number in reversed(numbered):
-        path = runs / f"{number:03d}"
-        if fresh or not (path / "run.json").exists():
-            continue
-        record = read_record(path)
-        if record.plan_sha256 == plan.digest and not RunFolder(path, record).is_finished:
-            return path
-        break
-    return runs / f"{(numbered[-1] if numbered else 0) + 1:03d}"
+    numbered = sorted((int(p.name), p) for p in runs.glob("*") if re.fullmatch("[0-9]{1,9}", p.name))
+    if not numbered:
+        return runs / "001"
+    number, last = numbered[-1]
+    if cloned is None or last.absolute() != cloned.absolute():
+        if not (last / "run.json").exists():
+            return last
+        is_finished = any(line.entry == "run_finished" for line in read_journal(last))
+        if read_record(last).plan_sha256 == plan.digest and not is_finished:
+            return last
+    return runs / f"{number + 1:03d}"

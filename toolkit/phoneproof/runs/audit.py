@@ -13,7 +13,7 @@ from phoneproof.data.set_specs import EntryPoint, set_to_dict
 from phoneproof.data.sets import open_set
 from phoneproof.data.store import SampleStore
 from phoneproof.data.subset import Part, chosen
-from phoneproof.errors import DataError
+from phoneproof.errors import DataError, StorageError
 from phoneproof.findings import Finding, blocking, waive
 from phoneproof.plan.data_section import DeclaredSet, Role
 from phoneproof.plan.model import Plan
@@ -168,10 +168,19 @@ def store_samples(
         return answer, "hit" if answer["hit"] else "made"
 
     outcome = context.step(step, key, make)
-    if not Path(str(outcome["path"])).is_dir():
+    if not _is_sound(Path(str(outcome["path"]))):
         outcome, _ = make()
     findings = tuple(from_dict(Finding, item) for item in outcome["findings"])
     return StoredSamples(Path(outcome["path"]), outcome["digest"], outcome["count"], findings)
+
+
+def _is_sound(path: Path) -> bool:
+    """Whether a stored set is there and has its digests: it may have been pruned or damaged since."""
+    try:
+        SampleStore.open(path, verify=True)
+    except StorageError:
+        return False
+    return True
 
 
 def samples_request(

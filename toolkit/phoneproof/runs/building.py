@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 from phoneproof.builds.manifest import MANIFEST_FILE, BuildManifest
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.builds.store import cache_key, link_folder
+from phoneproof.data.preprocessing import Preprocess
 from phoneproof.devices.job_folder import sha256_of
-from phoneproof.errors import Interrupted, PhoneproofError, StorageError
+from phoneproof.errors import BusyError, Interrupted, PhoneproofError, StorageError
 from phoneproof.findings import Finding
 from phoneproof.plan.model import Plan
 from phoneproof.plan.sections import ModelSection
@@ -29,6 +30,9 @@ CALIBRATION_REVISION: Final = 1
 """Part of the key of ranges: raised when the same request would give other ranges."""
 
 PARALLEL_BUILDS: Final = 2
+
+STOPS_THE_RUN: Final = (Interrupted, StorageError, BusyError)
+"""What is no fault of a build: the next one would meet it too, and the same command can go on after it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def make_builds(context: RunContext, plan: Plan, audit: Audit) -> tuple[Finished
     ranges = _Ranges(context, plan, audit)
     ranges.make_all(wanted)
     with ThreadPoolExecutor(PARALLEL_BUILDS) as pool:
-        futures = [pool.submit(_make, context, audit, ranges, build) for build in wanted]
+        futures = [pool.submit(_make, context, plan, audit, ranges, build) for build in wanted]
         return tuple(future.result() for future in futures)
 
 
@@ -65,7 +69,10 @@ def build_key(
     calibration: str | None,
     versions: Mapping[str, str],
 ) -> str:
-    """Cache key of a build: source, recipe with its options, calibration set if used, tools."""
+    """Cache key of a build: source, recipe with its options, calibration if used, tools.
+
+    calibration: as `calibration_key` names it; None for a build without.
+    """
     return cache_key(
         {
             "source": facts.sha256,
@@ -79,6 +86,15 @@ def build_key(
     )
 
 
+def calibration_key(samples: str, preprocess: Preprocess | None) -> str:
+    """What decides the ranges of a static build beside its source and options.
+
+    samples: digest of the stored set, which holds pixels: what makes numbers of them counts apart.
+    """
+    values = None if preprocess is None else preprocess.digest
+    return cache_key({"samples": samples, "preprocess": values, "revision": CALIBRATION_REVISION})
+
+
 class _Ranges:
     """Ranges of activations: one pass over a model's calibration set serves all methods that are wanted."""
 
@@ -90,14 +106,14 @@ class _Ranges:
 
     def make_all(self, wanted: Sequence[WantedBuild]) -> None:
         """Collect statistics once for each model with static builds."""
-        for model in {build.model for build in wanted if build.recipe.needs_calibration}:
+        for model in sorted({build.model for build in wanted if build.recipe.needs_calibration}):
             builds = [b for b in wanted if b.model == model and b.recipe.needs_calibration]
             by_toolchain = {b.recipe.toolchain for b in builds}
             for toolchain in sorted(by_toolchain):
                 methods = sorted({_method(b.options) for b in builds if b.recipe.toolchain == toolchain})
                 try:
                     folder = self._make(self._audit.models[model], toolchain, methods)
-                except Interrupted:
+                except STOPS_THE_RUN:
                     raise
                 except PhoneproofError as error:
                     self._folders[model, toolchain] = error
@@ -152,8 +168,7 @@ class _Ranges:
                     environment.python_path,
                 )
                 for entry in result["ranges"]:
-                    name = str(entry["file"])
-                    (staging / name).write_bytes((self._context.folder.work(step) / name).read_bytes())
+                    shutil.move(self._context.folder.work(step) / str(entry["file"]), staging)
                 (staging / "result.json").write_text(json.dumps(result), encoding="utf-8")
 
             _, how = self._context.from_store("ranges", key, fill)
@@ -169,21 +184,26 @@ class _Ranges:
         return found
 
 
-def _make(context: RunContext, audit: Audit, ranges: _Ranges, build: WantedBuild) -> FinishedBuild:
+def _make(
+    context: RunContext, plan: Plan, audit: Audit, ranges: _Ranges, build: WantedBuild
+) -> FinishedBuild:
     try:
-        return _make_or_raise(context, audit, ranges, build)
-    except Interrupted:
+        return _make_or_raise(context, plan, audit, ranges, build)
+    except STOPS_THE_RUN:
         raise
     except PhoneproofError as error:
         return FinishedBuild(build, None, None, error, cached=False)
 
 
-def _make_or_raise(context: RunContext, audit: Audit, ranges: _Ranges, build: WantedBuild) -> FinishedBuild:
+def _make_or_raise(
+    context: RunContext, plan: Plan, audit: Audit, ranges: _Ranges, build: WantedBuild
+) -> FinishedBuild:
     model = audit.models[build.model]
     environment = _environment(context, build.recipe.toolchain)
     ranges_file = ranges.file_for(build)
     calibration = model.calibration.digest if ranges_file is not None and model.calibration else None
-    key = build_key(model.section, model.facts, build, calibration, environment.versions)
+    calibrated = None if calibration is None else calibration_key(calibration, plan.data.preprocess)
+    key = build_key(model.section, model.facts, build, calibrated, environment.versions)
     step = build_step(build.build_id)
     target = context.folder.path / "builds" / folder_name(build.build_id)
     request = {
@@ -198,11 +218,9 @@ def _make_or_raise(context: RunContext, audit: Audit, ranges: _Ranges, build: Wa
     }
 
     def make() -> tuple[dict[str, Any], str]:
-        stored = context.store.find("builds", key)
-        if stored is not None and not _is_sound(stored):
-            context.store.discard("builds", key)
-
         def fill(staging: Path) -> None:
+            out = context.folder.work(step) / "out"
+            shutil.rmtree(out, ignore_errors=True)  # a toolchain that was killed left half of it
             result = context.call(
                 step,
                 TOOLCHAINS[build.recipe.toolchain].module,
@@ -210,8 +228,8 @@ def _make_or_raise(context: RunContext, audit: Audit, ranges: _Ranges, build: Wa
                 environment.interpreter,
                 environment.python_path,
             )
-            for path in (context.folder.work(step) / "out").iterdir():
-                path.rename(staging / path.name)
+            for path in out.iterdir():
+                shutil.move(path, staging)  # the store may lie on another disk
             (staging / "findings.json").write_text(json.dumps(result["findings"]), encoding="utf-8")
             log = context.folder.work(step) / "log.txt"
             (staging / "toolchain.log").write_bytes(log.read_bytes())

@@ -13,9 +13,9 @@ from threading import Event
 from typing import Final, Literal
 
 from phoneproof.builds.store import Store, default_store, storage_errors
-from phoneproof.devices.device import Device
+from phoneproof.devices.device import Device, DeviceDescription
 from phoneproof.devices.host import HostDevice
-from phoneproof.errors import PhoneproofError, RunFolderError, SeveralErrors
+from phoneproof.errors import Interrupted, PhoneproofError, SeveralErrors
 from phoneproof.jobs.planning import Placement
 from phoneproof.plan.model import Plan
 from phoneproof.plan.preflight import Need, preflight
@@ -24,7 +24,7 @@ from phoneproof.report.model import Report
 from phoneproof.report.render import render
 from phoneproof.runs.audit import Audit, audit
 from phoneproof.runs.building import FinishedBuild, make_builds
-from phoneproof.runs.folder import RunFolder, create_run, opened, read_record
+from phoneproof.runs.folder import RunFolder, check_place, opened
 from phoneproof.runs.measuring import Measurement, Yardstick, measure
 from phoneproof.runs.observer import Observer, Silent
 from phoneproof.runs.planned import planned_steps
@@ -104,15 +104,23 @@ def run(
     observer = observer or Silent()
     options = options or RunOptions()
     store = Store(options.store or default_store())
-    begin(plan, out, store, options)
-    with opened(out) as folder:
+    stop = stop or Event()
+    check(plan, out, store, options)
+    store.open_for_writing()
+    with opened(out, plan, options.command) as folder:
         limits = WorkerLimits(
             plan.limits.build_timeout_s,
             None if plan.limits.memory_gb is None else int(plan.limits.memory_gb * 1e9),
         )
-        context = RunContext(folder, store, observer, limits, stop or Event())
+        context = RunContext(folder, store, observer, limits, stop)
         _say_planned(folder, plan)
-        return _stages(context, plan, options)
+        try:
+            return _stages(context, plan, options)
+        except PhoneproofError as error:
+            # Ctrl-C reaches the child processes of a terminal too: what they then fail of is no fault.
+            if stop.is_set() and not isinstance(error, Interrupted):
+                raise Interrupted("The run was stopped.") from error
+            raise
 
 
 def stage_named(name: str) -> Stage:
@@ -125,26 +133,10 @@ def stage_named(name: str) -> Stage:
 
 def check(plan: Plan, out: Path, store: Store, options: RunOptions) -> None:
     """Refuse what cannot work. Raises all that is wrong, RunFolderError for a run of another plan."""
-    if (out / "run.json").exists():
-        record = read_record(out)
-        if record.plan_sha256 != plan.digest:
-            raise RunFolderError(
-                "This run was begun with another plan.",
-                where=str(out),
-                next_step="Choose another folder with --out, or take the plan back to what it was.",
-            )
+    check_place(out, plan)
     needs = frozenset({Need.BUILD, Need.VERIFY} if options.until in ("verify", "report") else {Need.BUILD})
     problems = preflight(plan, out=out, needs=needs, package_check=lambda name: missing(name, store.root))
     raise_all(problems)
-
-
-def begin(plan: Plan, out: Path, store: Store, options: RunOptions) -> None:
-    """Refuse what cannot work, then make the run's folder unless it is there."""
-    check(plan, out, store, options)
-    with storage_errors(store.root):
-        store.root.mkdir(parents=True, exist_ok=True)
-    if not (out / "run.json").exists():
-        create_run(out, plan, options.command)
 
 
 def missing(name: str, store: Path) -> PhoneproofError | None:
@@ -187,8 +179,9 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     context.observer.stage("verify")
     host = options.host(path / "jobs" / "host")
     try:
-        references = run_references(context, plan, audited, host)
-        devices = tuple(_measured_devices(context, plan, audited, builds, references, host))
+        described = host.describe()
+        references = run_references(context, plan, audited, host, described)
+        devices = tuple(_measured_devices(context, plan, audited, builds, references, host, described))
     finally:
         host.close()
     if options.until == "verify":
@@ -210,6 +203,7 @@ def _measured_devices(
     builds: Sequence[FinishedBuild],
     references: Mapping[str, Reference],
     host: Device,
+    described: DeviceDescription,
 ) -> list[MeasuredDevice]:
     placements = [
         Placement(accelerator.value, section.allow_fallback, section.threads)
@@ -218,7 +212,7 @@ def _measured_devices(
     ]
     if not any(build.manifest for build in builds):
         return []
-    device_run = run_device(context, plan, audited, builds, host, placements)
+    device_run = run_device(context, plan, audited, builds, host, described, placements)
     measurements = [
         measure(context, plan, device_run, build, placement, _yardstick(audited, references, build))
         for placement in placements

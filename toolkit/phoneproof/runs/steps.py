@@ -1,18 +1,22 @@
 """One step of a run: kept if this run has it, else taken from the store or made."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 from phoneproof.builds.store import Kind, Store
-from phoneproof.errors import PhoneproofError
+from phoneproof.errors import Interrupted, PhoneproofError, StorageError
 from phoneproof.runs.folder import RunFolder
 from phoneproof.runs.observer import Observer
 from phoneproof.workers.worker import OnProgress, WorkerCall, WorkerLimits, call_worker
 
 Outcome = Mapping[str, Any]
+
+_LEAST_FREE_BYTES: Final = 2**20
+"""Below this a worker's failure is blamed on the disk, whatever the vendor's code made of it."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,23 @@ class RunContext:
         interpreter: Path | None = None,
         python_path: tuple[Path, ...] = (),
     ) -> dict[str, Any]:
-        """Run a worker in the step's work folder; its result."""
+        """Run a worker in the step's work folder; its result.
+
+        Raises what `call_worker` raises, and StorageError for any failure on a full disk.
+        """
         call = WorkerCall(
             module, request, self.folder.work(name), limits=self.limits, python_path=python_path
         )
         if interpreter is not None:
             call = WorkerCall(module, request, call.folder, interpreter, python_path, self.limits)
-        return call_worker(call, self.progress_of(name), self.stop)
+        try:
+            return call_worker(call, self.progress_of(name), self.stop)
+        except (Interrupted, StorageError):
+            raise
+        except PhoneproofError as error:
+            for folder in (self.folder.path, self.store.root):
+                _refuse_full_disk(folder, error)
+            raise
 
     def progress_of(self, name: str) -> OnProgress:
         """Tells the observer what a step is at."""
@@ -72,13 +86,28 @@ class RunContext:
         found = self.store.find(kind, key)
         if found is not None:
             return found, "hit"
-        with self.store.locked(kind, key):
+        with self.store.locked(kind, key, stop=self.stop):
             found = self.store.find(kind, key)
             if found is not None:
                 return found, "hit"
+            self.store.discard(kind, key)
             with self.store.staging(kind, key) as staging:
                 fill(staging)
         made = self.store.find(kind, key)
         if made is None:
-            raise FileNotFoundError(f"{kind}/{key} vanished from the store")
+            raise StorageError(
+                f"What was just put into the store is not there: {kind}/{key[:16]}.",
+                where=str(self.store.root),
+                next_step="See that nothing else clears this folder, and run the same command again.",
+            )
         return made, "made"
+
+
+def _refuse_full_disk(folder: Path, error: PhoneproofError) -> None:
+    if shutil.disk_usage(folder).free < _LEAST_FREE_BYTES:
+        raise StorageError(
+            "The disk is full.",
+            where=str(folder),
+            next_step="Free some space on that disk and run the same command again.",
+            then=error.what,
+        ) from error

@@ -24,7 +24,7 @@ from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.events import CaseFinished, Event, JobStarted, RoundFinished, SampleStarted
 from phoneproof.protocol.job import FileRef, Limits, ModelFiles
 from phoneproof.runs.audit import Audit, AuditedModel, store_samples
-from phoneproof.runs.building import FinishedBuild
+from phoneproof.runs.building import STOPS_THE_RUN, FinishedBuild
 from phoneproof.runs.job_inputs import JobInputs
 from phoneproof.runs.planned import build_samples_step, job_step, reference_job_step, reference_step
 from phoneproof.runs.steps import RunContext
@@ -71,21 +71,29 @@ class DeviceRun:
         return next((e for e in self.events if isinstance(e, JobStarted)), None)
 
 
-def run_references(context: RunContext, plan: Plan, audit: Audit, device: Device) -> Mapping[str, Reference]:
+def run_references(
+    context: RunContext, plan: Plan, audit: Audit, device: Device, description: DeviceDescription
+) -> Mapping[str, Reference]:
     """The outputs of every source model, out of the store or by a job on the host."""
     found: dict[str, Reference] = {}
     for key, model in audit.models.items():
         try:
-            found[key] = Reference(key, _reference(context, plan, key, model, device), None)
-        except Interrupted:
+            found[key] = Reference(key, _reference(context, plan, key, model, device, description), None)
+        except STOPS_THE_RUN:
             raise
         except PhoneproofError as error:
             found[key] = Reference(key, None, error)
     return found
 
 
-def _reference(context: RunContext, plan: Plan, key: str, model: AuditedModel, device: Device) -> Path:
-    description = device.describe()
+def _reference(
+    context: RunContext,
+    plan: Plan,
+    key: str,
+    model: AuditedModel,
+    device: Device,
+    description: DeviceDescription,
+) -> Path:
     preprocess = plan.data.preprocess
     store_key = cache_key(
         {
@@ -135,10 +143,10 @@ def run_device(
     audit: Audit,
     builds: Sequence[FinishedBuild],
     device: Device,
+    description: DeviceDescription,
     placements: Sequence[Placement],
 ) -> DeviceRun:
     """Run all that was built on one device. What the device loses is in the result, not raised."""
-    description = device.describe()
     step = job_step(HOST)
     inputs = JobInputs(plan, context.folder.work(step))
     exact = {"x64quantprecision": "1"} if description.environment.get("int8_saturates") else {}
