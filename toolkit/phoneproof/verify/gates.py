@@ -1,8 +1,9 @@
 """Gates: limits that turn what was measured into verdicts. A gate that is not set is not judged."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from phoneproof.errors import Fact
 from phoneproof.protocol.attempts import Outcome
@@ -13,6 +14,8 @@ from phoneproof.verify.parity import LabelParity, OutputParity
 from phoneproof.verify.verdicts import GateResult, Reason, Verdict
 
 PrecisionClass = Literal["float32", "float16", "int8"]
+
+_ORDER: Final[Mapping[Verdict, int]] = {"fail": 0, "inconclusive": 1, "pass": 2}
 
 
 @dataclass(frozen=True)
@@ -83,17 +86,21 @@ def parity_gate(
     if not outputs:
         return GateResult("parity", "inconclusive", Reason("not_measured", {"why": "not_run"}))
     fail_db, pass_db = limits.parity_db(precision)
-    results = [_judge_output(one, fail_db, pass_db) for one in outputs]
-    failed = next((r for r in results if r.verdict == "fail"), None)
-    if failed is not None:
-        return failed
-    doubtful = next((r for r in results if r.verdict == "inconclusive"), None)
-    if doubtful is None:
-        return GateResult("parity", "pass", Reason("gate_passed"))
-    if accuracy is not None and accuracy.verdict == "pass":
+    worst = min((_judge_output(one, fail_db, pass_db) for one in outputs), key=_badness)
+    if worst.verdict != "inconclusive":
+        return worst
+    doubtful = worst
+    rescuable = doubtful.reason.id in ("parity_doubtful", "labels_differ")
+    if rescuable and accuracy is not None and accuracy.verdict == "pass":
         told = {k: v for k, v in doubtful.reason.facts.items() if k in ("output", "sqnr_db")}
         return GateResult("parity", "pass", Reason("parity_rescued_by_accuracy", told))
     return doubtful
+
+
+def _badness(result: GateResult) -> tuple[int, float]:
+    """Sorts the worst first; of two that are as bad, the one without a distance, then the farther one."""
+    distance = result.reason.facts.get("sqnr_db")
+    return _ORDER[result.verdict], distance if isinstance(distance, float) else -math.inf
 
 
 def _judge_output(one: OutputParityOf, fail_db: float, pass_db: float) -> GateResult:
@@ -107,7 +114,9 @@ def _judge_output(one: OutputParityOf, fail_db: float, pass_db: float) -> GateRe
         return GateResult("parity", "pass", Reason("gate_passed"))
     if parity.sqnr_db is None:
         reason = Reason("parity_undefined", {"output": one.output, "why": str(parity.reason)})
-        return GateResult("parity", "fail", reason)
+        # Where the reference itself is not finite and the build is, nothing speaks against the build.
+        of_reference = parity.reason == "non_finite_reference"
+        return GateResult("parity", "inconclusive" if of_reference else "fail", reason)
     worst = min(parity.worst_slices, key=lambda s: s.sqnr_db, default=None)
     in_slice = worst is not None and worst.sqnr_db < parity.sqnr_db
     value = worst.sqnr_db if worst is not None and in_slice else parity.sqnr_db
@@ -122,17 +131,19 @@ def _judge_output(one: OutputParityOf, fail_db: float, pass_db: float) -> GateRe
 
 
 def accuracy_gate(
-    drops: Mapping[str, AccuracyDrop], limit: float | None, why_missing: str | None
+    drops: Mapping[str, AccuracyDrop], limit: float | None, missing: Mapping[str, Reason]
 ) -> GateResult | None:
-    """The worst metric's interval of the drop against the limit; None where no limit is set."""
+    """The worst metric's interval of the drop against the limit; None where no limit is set.
+
+    missing: metrics that were asked for and have no drop, and why; one such is enough not to pass.
+    """
     if limit is None:
         return None
-    if not drops:
-        reason = Reason("not_measured", {"why": why_missing or "not_run"})
-        return GateResult("accuracy", "inconclusive", reason)
-    order: dict[Verdict, int] = {"fail": 0, "inconclusive": 1, "pass": 2}
     results = [_judge_drop(metric, drop, limit) for metric, drop in drops.items()]
-    return min(results, key=lambda r: order[r.verdict])
+    results += [GateResult("accuracy", "inconclusive", reason) for reason in missing.values()]
+    if not results:
+        return GateResult("accuracy", "inconclusive", Reason("not_measured", {"why": "not_asked"}))
+    return min(results, key=lambda r: _ORDER[r.verdict])
 
 
 def _judge_drop(metric: str, drop: AccuracyDrop, limit: float) -> GateResult:

@@ -19,6 +19,8 @@ from phoneproof.verify.parity import (
 )
 
 _CHUNK: Final = 64
+_CHUNK_BYTES: Final = 2**23
+"""Samples are compared in chunks of at most this size: the comparison holds several copies in float64."""
 
 Array = NDArray[Any]
 
@@ -42,7 +44,14 @@ class KeptOutputs:
 
 
 def real_values(array: Array, tensor: TensorSpec) -> Array:
-    """(stored - zero_point) * scale in float32 for a quantized tensor, any other as it is."""
+    """(stored - zero_point) * scale in float32 for a quantized tensor, any other as it is.
+
+    ProtocolError for another dtype than the build declares: values that are real already would be scaled.
+    """
+    if array.dtype != np.dtype(tensor.dtype):
+        raise ProtocolError(
+            f"An output holds {array.dtype.name}, the build declares {tensor.dtype}.", where=tensor.name
+        )
     if tensor.scale is None or tensor.zero_point is None:
         return array
     return (array.astype(np.int32) - tensor.zero_point).astype(np.float32) * np.float32(tensor.scale)
@@ -58,10 +67,11 @@ def output_parities(
 ) -> tuple[tuple[str, OutputParity | LabelParity], ...]:
     """Parity of each output over the samples that both have, named as the reference names it.
 
-    Outputs correspond by name where the names agree, else by position. A build whose output has another
-    shape in some sample is a ProtocolError: nothing can be compared. Empty where no sample is in both.
+    Outputs correspond by name where the names agree, by position where none of them does. ProtocolError where
+    only some agree, or where a build's output has another shape in some sample: nothing can be compared.
+    Empty where no sample is in both.
     """
-    order = _correspondence(reference.tensors, build.tensors)
+    order = correspondence(reference.tensors, build.tensors)
     found: list[tuple[str, OutputParity | LabelParity]] = []
     for position, other in enumerate(order):
         name = reference.tensors[position].name
@@ -78,15 +88,24 @@ def output_parities(
 def stacked_output(kept: KeptOutputs, name: str | None, samples: Sequence[int]) -> Array:
     """One output of the given samples: (n, *shape without a batch of one). The only output if name is None.
 
-    KeyError for an unknown name or a sample without a record; ValueError where shapes differ.
+    KeyError for an unknown name, no name where there are several outputs, or a sample without a record;
+    ValueError where shapes differ.
     """
-    names = [tensor.name for tensor in kept.tensors]
-    position = 0 if name is None else names.index(name) if name in names else None
-    if position is None:
-        raise KeyError(name)
-    by_sample = {sample: outputs[position] for sample, outputs in kept.samples()}
+    position = output_position(kept.tensors, name)
+    wanted = frozenset(samples)
+    by_sample = {sample: outputs[position] for sample, outputs in kept.samples() if sample in wanted}
     rows = np.stack([by_sample[sample] for sample in samples])
     return rows[:, 0] if rows.ndim > 2 and rows.shape[1] == 1 else rows
+
+
+def output_position(tensors: Sequence[TensorSpec], name: str | None) -> int:
+    """Which output has that name; the only one if name is None. KeyError if there is no such output."""
+    names = [tensor.name for tensor in tensors]
+    if name is None and len(names) == 1:
+        return 0
+    if name not in names:
+        raise KeyError(name)
+    return names.index(name)
 
 
 def sample_numbers(kept: KeptOutputs) -> tuple[int, ...]:
@@ -95,7 +114,7 @@ def sample_numbers(kept: KeptOutputs) -> tuple[int, ...]:
 
 
 def list_chunks(pairs: Iterator[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
-    """Pairs stacked into chunks of at most 64 samples of one shape."""
+    """Pairs stacked into chunks of samples of one shape: at most 64, and at most 8 MiB of the reference."""
     references: list[Array] = []
     builds: list[Array] = []
     for reference, build in pairs:
@@ -106,7 +125,7 @@ def list_chunks(pairs: Iterator[tuple[Array, Array]]) -> Iterator[tuple[Array, A
             )
         references.append(reference)
         builds.append(build)
-        if len(references) == _CHUNK:
+        if len(references) == _CHUNK or len(references) * reference.nbytes >= _CHUNK_BYTES:
             yield np.stack(references), np.stack(builds)
             references, builds = [], []
     if references:
@@ -126,21 +145,30 @@ def _pairs(
             return
         if sample != wanted:
             continue
-        if outputs[other].shape != expected[position].shape:
+        shape, wanted_shape = outputs[other].shape, expected[position].shape
+        if shape != wanted_shape:
             raise ProtocolError(
-                f"An output has the shape {outputs[other].shape}, the reference's {expected[position].shape}.",
+                f"An output has the shape {shape}, the reference's {wanted_shape}.",
                 where=build.tensors[other].name,
             )
         yield expected[position], outputs[other]
 
 
-def _correspondence(reference: Sequence[TensorSpec], build: Sequence[TensorSpec]) -> tuple[int, ...]:
-    """Position in the build of each output of the reference."""
+def correspondence(reference: Sequence[TensorSpec], build: Sequence[TensorSpec]) -> tuple[int, ...]:
+    """Position in the build of each output of the reference: by name, or by position if no name agrees.
+
+    ProtocolError where their numbers differ, or where some names agree and others do not: a converter that
+    renames some outputs may have reordered them too.
+    """
     if len(reference) != len(build):
         raise ProtocolError(f"The reference has {len(reference)} outputs, the build {len(build)}.")
     names: Mapping[str, int] = {tensor.name: i for i, tensor in enumerate(build)}
-    if set(names) == {tensor.name for tensor in reference}:
+    known = [tensor.name in names for tensor in reference]
+    if all(known):
         return tuple(names[tensor.name] for tensor in reference)
+    if any(known):
+        listed = ", ".join(repr(tensor.name) for tensor in reference if tensor.name not in names)
+        raise ProtocolError(f"The build lacks the reference's outputs {listed}, but has others of them.")
     return tuple(range(len(reference)))
 
 
