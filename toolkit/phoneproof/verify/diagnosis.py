@@ -53,9 +53,13 @@ class ChainDiagnosis:
 def diagnose(legs: Sequence[Leg], last: LegName) -> ChainDiagnosis:
     """Diagnosis of the chain up to the leg `last`, which the verdict is about.
 
-    legs: in the order of LEGS, one each. A difference that is seen across a missing leg has two possible
-    causes: not_separable.
+    legs: one each in the order of LEGS, the missing ones too. A difference that is seen across a missing leg
+    has two possible causes: not_separable, as is a chain whose last leg is missing. ValueError for legs that
+    are not the first of LEGS, without `last`, or whose first disagrees: there is nothing before the source.
     """
+    names = tuple(leg.name for leg in legs)
+    if last not in names or names != LEGS[: len(names)] or legs[0].state == "disagrees":
+        raise ValueError(f"the legs {names} up to {last}")
     chain = [leg for leg in legs if LEGS.index(leg.name) <= LEGS.index(last)]
     missing: list[LegName] = []
     for leg in chain:
