@@ -27,7 +27,7 @@ What the commands are for stands in the [guide](guide.md), what their errors mea
 |---|---|
 | 0 | All gates pass, or the command did what was asked. |
 | 1 | A gate failed; for `compare`: a regression. |
-| 2 | The plan or the command line is wrong; nothing was started. |
+| 2 | The plan, the command line, a model or the data are wrong. |
 | 3 | It could not be completed; for `doctor`: something is not usable. |
 | 4 | No gate failed, and some are inconclusive. |
 | 130 | Interrupted; the same command goes on. |
@@ -37,7 +37,7 @@ What the commands are for stands in the [guide](guide.md), what their errors mea
 The answer is on standard output; progress, findings and errors are on standard error. Without a terminal
 there is no progress display.
 
-With `--json` the answer is one JSON document, and progress and findings are left out. An error is then JSON on
+With `--json` the answer is one JSON document; progress and findings are left out. An error is then JSON on
 standard output as well, beside its text: `{"error": {...}, "exit_code": 2}`. A command line that cannot be
 parsed, such as one with an unknown option, is answered in text on standard error only.
 """
