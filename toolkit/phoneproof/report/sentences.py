@@ -70,6 +70,8 @@ WHY_SENTENCES: Final[Mapping[str, str]] = {
     "build_failed": "the build failed",
     "load_failed": "the runtime did not load the build",
     "reference_failed": "the source model did not run",
+    "metric_failed": "the metric failed",
+    "device_lost": "the device was lost",
     "not_run": "its case did not run",
     "no_interval": "there is no interval",
     "not_supported": "this version of phoneproof cannot measure it",

@@ -1,28 +1,33 @@
 """What one build at one place on one device gave: out of events and output files, before any verdict."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from phoneproof.data.store import SampleStore
-from phoneproof.errors import PhoneproofError
+from phoneproof.errors import PhoneproofError, PlanError, ProtocolError, RequestError, WorkerError
 from phoneproof.jobs.planning import Placement, PlannedCase
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.attempts import CaseEnd, Outcome
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.events import Measured
-from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.verifying import DeviceRun
 from phoneproof.verify.accuracy import AccuracyDrop, correctness_drop, score_drop, top_k_correct
 from phoneproof.verify.comparison import AbbaRound, Comparison, compare
 from phoneproof.verify.latency import LatencySummary, summarise_latency
-from phoneproof.verify.outputs import KeptOutputs, output_parities, sample_numbers, stacked_output
+from phoneproof.verify.outputs import (
+    KeptOutputs,
+    correspondence,
+    output_parities,
+    sample_numbers,
+    stacked_output,
+)
 from phoneproof.verify.parity import LabelParity, OutputParity
+from phoneproof.verify.verdicts import Reason
 
 BUILT_IN = {"top1": 1, "top5": 5}
 
@@ -42,8 +47,10 @@ class Timing:
 class Measurement:
     """All that is known of a build at a place on a device.
 
+    loaded: what the configuration that gave the outputs told. parity_error: why outputs cannot be compared.
     compared: numbers of the samples behind the parity, in its order. sample_ids: the names of all samples,
-    None where the plan keeps them out of reports. accuracy_missing: why there is no accuracy, as an id.
+    None where the plan keeps them out of reports. accuracy_missing: metrics that the plan asks for and that
+    have no drop, and why.
     """
 
     build: FinishedBuild
@@ -55,23 +62,37 @@ class Measurement:
     compared: tuple[int, ...]
     sample_ids: tuple[str, ...] | None
     accuracy: Mapping[str, AccuracyDrop]
-    accuracy_missing: str | None
+    accuracy_missing: Mapping[str, Reason]
     timing: Timing | None
 
     @property
     def outcomes(self) -> dict[Outcome, int]:
-        """Number of cases by outcome; an infer case counts as many as it has bad samples."""
+        """Number of cases by outcome. An infer case counts as many as it has bad samples, and once more where
+        it ended otherwise than any of them: a crash between samples leaves only samples that did not run.
+        """
         counts: dict[Outcome, int] = {}
         for _, end in self.cases:
-            listed = [bad.outcome for bad in end.bad_samples.values()] or [end.outcome]
-            for outcome in listed:
+            listed = [bad.outcome for bad in end.bad_samples.values()]
+            for outcome in listed if end.outcome in listed else [end.outcome, *listed]:
                 counts[outcome] = counts.get(outcome, 0) + 1
         return counts
 
     @property
     def load_failed(self) -> bool:
-        """Whether a load case ended badly."""
-        return any(c.kind == "load" and e.outcome not in ("passed", "device_lost") for c, e in self.cases)
+        """Whether a load case ended badly by its own doing: not for a lost device, nor before it began."""
+        blameless = ("passed", "device_lost", "not_run")
+        return any(c.kind == "load" and e.outcome not in blameless for c, e in self.cases)
+
+    @property
+    def accelerator_actual(self) -> str | None:
+        """Where all of its configurations ran, joined by `+` if in several places; None if one is unknown."""
+        actual = {
+            end.finished.measured.accelerator_actual
+            for case, end in self.cases
+            if end.finished is not None and end.finished.outcome == "passed" and case.kind != "benchmark"
+        }
+        known = {one for one in actual if one is not None}
+        return None if not actual or len(known) < len(actual) else "+".join(sorted(known))
 
 
 @dataclass(frozen=True)
@@ -121,7 +142,7 @@ def _kept(run: DeviceRun, build: FinishedBuild, planned: tuple[PlannedCase, ...]
 
 
 def _loaded(cases: tuple[tuple[PlannedCase, CaseEnd], ...]) -> Measured | None:
-    """What the infer case's configuration told: memory after all samples, accelerator, load time."""
+    """What the infer case's configuration told: memory after all samples, load time; else what a load did."""
     finished = {case.kind: end.finished.measured for case, end in cases if end.finished is not None}
     return finished.get("infer") or finished.get("load")
 
@@ -149,35 +170,81 @@ def _accuracy(
     build: FinishedBuild,
     yardstick: Yardstick,
     kept: KeptOutputs | None,
-) -> tuple[dict[str, AccuracyDrop], str | None]:
-    if not plan.task.metrics:
-        return {}, "not_asked"
-    if yardstick.reference is None:
-        return {}, "reference_failed"
-    if kept is None:
-        return {}, "not_run"
-    samples = list(_compared(yardstick, kept))
-    if not samples:
-        return {}, "not_run"
+) -> tuple[dict[str, AccuracyDrop], dict[str, Reason]]:
+    """The drop of each metric, or why it has none. One that cannot be had does not stop the run."""
     drops: dict[str, AccuracyDrop] = {}
+    missing: dict[str, Reason] = {}
     for metric in plan.task.metrics:
-        if metric in BUILT_IN:
-            if yardstick.labels is None:
-                return drops, "no_labels"
-            drops[metric] = _top_k(plan, yardstick, kept, samples, BUILT_IN[metric])
+        try:
+            found = _drop(context, plan, build, yardstick, kept, metric)
+        except (RequestError, WorkerError, ProtocolError) as error:
+            found = _failed(metric, error)
+        if isinstance(found, Reason):
+            missing[metric] = found
         else:
-            drops[metric] = _scored(context, plan, build, yardstick, kept, samples, metric)
-    return drops, None
+            drops[metric] = found
+    return drops, missing
 
 
-def _top_k(plan: Plan, yardstick: Yardstick, kept: KeptOutputs, samples: list[int], k: int) -> AccuracyDrop:
-    if yardstick.labels is None or yardstick.reference is None:
-        raise ValueError("no labels or no reference")
-    labels = np.array([int(yardstick.labels[sample]) for sample in samples])
-    correct = [
-        top_k_correct(stacked_output(one, plan.task.output, samples), labels, k)
-        for one in (yardstick.reference, kept)
-    ]
+def _drop(
+    context: RunContext,
+    plan: Plan,
+    build: FinishedBuild,
+    yardstick: Yardstick,
+    kept: KeptOutputs | None,
+    metric: str,
+) -> AccuracyDrop | Reason:
+    if yardstick.reference is None:
+        return Reason.of("not_measured", why="reference_failed", metric=metric)
+    samples = _compared(yardstick, kept)
+    if kept is None or not samples:
+        return Reason.of("not_measured", why="not_run", metric=metric)
+    pair = _Pair(yardstick.reference, kept, samples)
+    if metric not in BUILT_IN:
+        return _scored(context, plan, build, pair, yardstick.labels, metric)
+    if yardstick.labels is None:
+        return Reason.of("not_measured", why="no_labels", metric=metric)
+    return _top_k(plan, pair, yardstick.labels, BUILT_IN[metric])
+
+
+def _failed(metric: str, error: PhoneproofError) -> Reason:
+    place = {"where": error.where} if error.where is not None else {}
+    return Reason.of("not_measured", why="metric_failed", metric=metric, error=error.what, **place)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Outputs of the reference and of a build, and the samples that both have: one or more."""
+
+    reference: KeptOutputs
+    build: KeptOutputs
+    samples: tuple[int, ...]
+
+    def renamed(self) -> KeptOutputs:
+        """The build's outputs under the reference's names. ProtocolError if they do not correspond."""
+        tensors = list(self.build.tensors)
+        order = correspondence(self.reference.tensors, tensors)
+        for tensor, position in zip(self.reference.tensors, order, strict=True):
+            tensors[position] = replace(tensors[position], name=tensor.name)
+        return KeptOutputs(self.build.path, tuple(tensors))
+
+
+def _top_k(plan: Plan, pair: _Pair, labels: Sequence[Any], k: int) -> AccuracyDrop:
+    """PlanError where the output does not hold scores of classes, or a label is no class of it."""
+    try:
+        chosen = np.array([int(labels[sample]) for sample in pair.samples])
+        correct = [
+            top_k_correct(stacked_output(one, plan.task.output, pair.samples), chosen, k)
+            for one in (pair.reference, pair.renamed())
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        names = ", ".join(repr(tensor.name) for tensor in pair.reference.tensors)
+        unknown = "no such output, or several and none named" if isinstance(error, KeyError) else str(error)
+        raise PlanError(
+            f"Top {k} cannot be told: {unknown}; the outputs are {names}.",
+            where="[task] output",
+            next_step="Name the output that holds one score for each class.",
+        ) from error
     return correctness_drop(correct[0], correct[1])
 
 
@@ -185,19 +252,16 @@ def _scored(
     context: RunContext,
     plan: Plan,
     build: FinishedBuild,
-    yardstick: Yardstick,
-    kept: KeptOutputs,
-    samples: list[int],
+    pair: _Pair,
+    labels: Sequence[Any] | None,
     metric: str,
 ) -> AccuracyDrop:
-    if yardstick.reference is None:
-        raise ValueError("no reference")
     request = {
         "metric": metric,
         "folder": str(plan.folder),
-        "labels": None if yardstick.labels is None else list(yardstick.labels),
-        "samples": samples,
-        "files": [_file(yardstick.reference), _file(kept)],
+        "labels": None if labels is None else list(labels),
+        "samples": list(pair.samples),
+        "files": [_file(pair.reference), _file(pair.renamed())],
     }
     name = f"metric/{metric.replace(':', '.')}/{build.wanted.build_id.replace('/', '@')}"
     answer = context.call(name, "phoneproof.verify.metric", request)
@@ -207,8 +271,7 @@ def _scored(
 
 
 def _file(kept: KeptOutputs) -> dict[str, Any]:
-    tensors: tuple[TensorSpec, ...] = kept.tensors
-    return {"path": str(Path(kept.path).absolute()), "tensors": to_dict(tensors)}
+    return {"path": str(kept.path.absolute()), "tensors": to_dict(kept.tensors)}
 
 
 def _timing(run: DeviceRun, cases: tuple[tuple[PlannedCase, CaseEnd], ...]) -> Timing | None:

@@ -1,6 +1,6 @@
 """The last stage: everything that is known of a run, as one report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,10 +12,10 @@ from phoneproof.report import model as report
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.measuring import Measurement
+from phoneproof.runs.recommending import recommend
 from phoneproof.runs.results import (
     diagnosis_of,
     limits_of,
-    recommend,
     reported_device,
     result_of,
 )
@@ -59,7 +59,7 @@ def assemble(state: RunState) -> report.Report:
             size = _baseline_bytes(state.builds, wanted.baseline)
             results.append(result_of(measured, limits, reported, size, failed, findings))
             baseline = _baseline(device.measurements, measured)
-            diagnoses.append(diagnosis_of(measured, baseline, limits, reported))
+            diagnoses.append(diagnosis_of(measured, baseline, limits, reported, failed))
     versions = _versions(state)
     command = state.record.command
     return report.Report(
@@ -206,12 +206,41 @@ def _not_measured(state: RunState, results: Sequence[report.Result]) -> tuple[re
     missing.append(report.NotMeasured("energy", Reason.of("not_measured", why="not_supported")))
     if not state.plan.task.metrics:
         missing.append(report.NotMeasured("accuracy", Reason.of("not_measured", why="not_asked")))
+    for key, reference in state.references.items():
+        if reference.error is not None:
+            reason = _because("reference_failed", reference.error)
+            missing.append(report.NotMeasured(f"parity and accuracy of {key}", reason))
     for build in state.builds:
         if build.error is not None:
             reason = Reason.of("not_measured", why="build_failed")
             missing.append(report.NotMeasured(build.wanted.build_id, reason))
-    for result in results:
-        if result.latency is None:
-            what = f"latency of {result.configuration.build_id} on {result.device.id}"
-            missing.append(report.NotMeasured(what, Reason.of("not_measured", why="not_run")))
-    return tuple(missing)
+    for device in state.devices:
+        missing += _lost_on(device)
+    return (*missing, *(one for result in results for one in _no_latency(result)))
+
+
+def _lost_on(device: MeasuredDevice) -> Iterator[report.NotMeasured]:
+    """What one device did not come to, or what a metric did not tell of it."""
+    device_id = device.run.description.device_id
+    if device.run.lost_because is not None:
+        reason = _because("device_lost", device.run.lost_because)
+        yield report.NotMeasured(f"the rest of the job on {device_id}", reason)
+    for measured in device.measurements:
+        for metric, reason in measured.accuracy_missing.items():
+            if reason.facts.get("why") != "reference_failed":
+                what = f"{metric} of {measured.build.wanted.build_id} on {device_id}"
+                yield report.NotMeasured(what, reason)
+
+
+def _no_latency(result: report.Result) -> Iterator[report.NotMeasured]:
+    if result.latency is None:
+        why = "load_failed" if result.reason.id == "load_failed" else "not_run"
+        what = f"latency of {result.configuration.build_id} on {result.device.id}"
+        yield report.NotMeasured(what, Reason.of("not_measured", why=why))
+
+
+def _because(why: str, error: PhoneproofError) -> Reason:
+    """That something was not measured, with what the error says of it."""
+    told: dict[str, Fact] = {"where": error.where, "error": error.what, **error.facts, "why": why}
+    kept = {name: value for name, value in told.items() if value is not None and name != "log_tail"}
+    return Reason("not_measured", kept)

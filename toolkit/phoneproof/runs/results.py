@@ -1,4 +1,4 @@
-"""From measurements to the results of a report: gates, verdicts, diagnosis, recommendation."""
+"""From measurements to the results of a report: gates, verdicts, diagnosis."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -11,6 +11,7 @@ from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.recipes.table import Precision
 from phoneproof.report import model as report
 from phoneproof.runs.measuring import Measurement, Timing
+from phoneproof.verify.comparison import Comparison
 from phoneproof.verify.diagnosis import Leg, LegName, diagnose
 from phoneproof.verify.gates import (
     Limits,
@@ -76,7 +77,7 @@ def result_of(
         ),
         recipe=measured.build.wanted.recipe.name,
         device=device,
-        accelerator_actual=measured.loaded.accelerator_actual if measured.loaded else None,
+        accelerator_actual=measured.accelerator_actual,
         latency=_latency(measured),
         comparison=_comparison(measured),
         size=size,
@@ -105,12 +106,11 @@ def _gates(
     timing = measured.timing
     median = timing.summary.median_ns / 1e6 if timing else None
     interval = _milliseconds(timing.summary.median_interval) if timing else None
-    actual = measured.loaded.accelerator_actual if measured.loaded else None
     placement = measured.placement
     comparison = timing.comparison if timing else None
     judged = [
         outcomes_gate(measured.outcomes, measured.load_failed) if limits.outcomes else None,
-        fallback_gate(placement.accelerator, actual, placement.allow_fallback),
+        fallback_gate(placement.accelerator, measured.accelerator_actual, placement.allow_fallback),
         parity,
         accuracy,
         latency_gate(median, interval, limits.latency_ms),
@@ -137,8 +137,11 @@ def _parity_gate(
 
 def precision_of(measured: Measurement) -> PrecisionClass:
     """Which parity limit a build is held to."""
-    precision = measured.build.wanted.recipe.precision
-    return "float32" if precision is Precision.FLOAT32 else "int8"
+    match measured.build.wanted.recipe.precision:
+        case Precision.FLOAT32:
+            return "float32"
+        case Precision.INT8:
+            return "int8"
 
 
 def _why_no_speed(measured: Measurement) -> str:
@@ -190,25 +193,35 @@ def _validity_reason(id: str, timing: Timing) -> Reason:
 def _comparison(measured: Measurement) -> report.Comparison | None:
     comparison = measured.timing.comparison if measured.timing else None
     baseline = measured.build.wanted.baseline
-    if comparison is None or comparison.ratio is None or baseline is None:
+    if comparison is None or baseline is None:
         return None
-    interval = comparison.interval
-    ends = None if interval is None else (interval.lo, interval.hi)
-    return report.Comparison(baseline, comparison.ratio, ends, comparison.verdict, comparison.rounds)
+    reason = None if comparison.reason is None else Reason(comparison.reason, _noise_facts(comparison))
+    ends = _ends(comparison.interval)
+    return report.Comparison(baseline, comparison.ratio, ends, comparison.verdict, comparison.rounds, reason)
+
+
+def _noise_facts(comparison: Comparison) -> dict[str, Fact]:
+    return {"rounds": comparison.rounds} if comparison.reason == "too_few_rounds" else {}
 
 
 def _accuracy(measured: Measurement) -> report.Accuracy | None:
-    """The first metric of the plan; the gate judges all of them."""
+    """The first metric of the plan that has a value; the gate judges all of them."""
     for metric, drop in measured.accuracy.items():
-        ends = None if drop.interval is None else (drop.interval.lo, drop.interval.hi)
-        return report.Accuracy(metric, drop.n, drop.build, drop.reference, drop.drop, ends)
+        reason = None if drop.missing is None else Reason(drop.missing)
+        ends = _ends(drop.interval)
+        return report.Accuracy(metric, drop.n, drop.build, drop.reference, drop.drop, ends, reason)
     return None
+
+
+def _ends(interval: Interval | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval.lo, interval.hi)
 
 
 def _parity(measured: Measurement, name: str, one: OutputParity | LabelParity) -> report.Parity:
     if isinstance(one, LabelParity):
         exact = one.agreement == 1.0
-        return report.Parity(name, one.samples, None, exact, None, None, None, None)
+        told = None if exact else Reason.of("labels_differ", output=name, agreement=one.agreement)
+        return report.Parity(name, one.samples, None, exact, None, None, None, None, told)
     slice_ = min(one.worst_slices, key=lambda s: s.sqnr_db, default=None)
     sample = one.worst_sample
     return report.Parity(
@@ -220,6 +233,7 @@ def _parity(measured: Measurement, name: str, one: OutputParity | LabelParity) -
         worst_slice_db=slice_.sqnr_db if slice_ else None,
         worst_slice=report.WorstSlice(slice_.axis, slice_.index) if slice_ else None,
         worst_sample=_worst_sample(measured, sample) if sample else None,
+        reason=None if one.reason is None else Reason(one.reason),
     )
 
 
@@ -236,7 +250,7 @@ def _sample_id(measured: Measurement, number: int) -> str | None:
 def _cases(measured: Measurement) -> Iterable[report.CaseResult]:
     for case, end in measured.cases:
         listed = sorted(end.bad_samples.items())[:_MOST_LISTED_SAMPLES]
-        if not listed:
+        if all(bad.outcome != end.outcome for _, bad in listed):
             yield _case(case.case_id, case.kind, end, end.bad, None)
         for sample, bad in listed:
             name = _sample_id(measured, sample)
@@ -267,34 +281,49 @@ def _cause(bad: BadEnd | None) -> str | None:
 
 
 def diagnosis_of(
-    measured: Measurement, baseline: Measurement | None, limits: Limits, device: report.ReportedDevice
+    measured: Measurement,
+    baseline: Measurement | None,
+    limits: Limits,
+    device: report.ReportedDevice,
+    reference_failed: bool,
 ) -> report.Diagnosis:
-    """Where along the chain this build begins to differ. On the host the device's legs do not exist."""
-    legs = [Leg("source_host", "agrees" if measured.parity else "missing")]
-    own = measured if baseline is None else baseline
-    legs.append(_leg("float_host", own, limits))
-    if baseline is None:
-        legs.append(Leg("quantized_host", "missing"))
-    else:
-        legs.append(_leg("quantized_host", measured, limits))
-    legs += [Leg("device_cpu", "missing"), Leg("device_accelerator", "missing")]
-    found = diagnose(legs, "float_host" if baseline is None else "quantized_host")
+    """Where along the chain this build begins to differ. On the host the device's legs do not exist.
+
+    baseline: the float build's measurement at the same place; None for a float build itself, and where there
+    is none.
+    """
+    wanted = measured.build.wanted
+    is_float = wanted.baseline is None
+    own = measured if is_float else baseline
+    legs = [
+        Leg("source_host", "missing" if reference_failed else "agrees"),
+        Leg("float_host", "missing", wanted.baseline) if own is None else _leg("float_host", own, limits),
+        Leg("quantized_host", "missing") if is_float else _leg("quantized_host", measured, limits),
+        Leg("device_cpu", "missing"),
+        Leg("device_accelerator", "missing"),
+    ]
+    found = diagnose(legs, "float_host" if is_float else "quantized_host")
     return report.Diagnosis(
-        measured.build.wanted.build_id, device.id, found.cause, found.legs, {"unmeasured": found.unmeasured}
+        wanted.build_id, device.id, found.cause, found.legs, {"unmeasured": found.unmeasured}
     )
 
 
 def _leg(leg_name: LegName, measured: Measurement, limits: Limits) -> Leg:
+    """A leg disagrees below the decibels at which the gate fails. Where an output has labels that differ and
+    no other tells, nothing can be said: missing.
+    """
     build_id = measured.build.wanted.build_id
     fail_db, _ = limits.parity_db(precision_of(measured))
-    if not measured.parity:
+    if measured.parity_error is not None:
+        return Leg(leg_name, "disagrees", build_id, None, fail_db)
+    numbers = [one for _, one in measured.parity if isinstance(one, OutputParity)]
+    labels = [one for _, one in measured.parity if isinstance(one, LabelParity)]
+    differ = any(one.agreement < 1 for one in labels)
+    if not measured.parity or (not numbers and differ):
         return Leg(leg_name, "missing", build_id, None, fail_db)
-    worst = [value for _, one in measured.parity if (value := worst_db(one)) is not None]
-    undefined = any(
-        isinstance(one, OutputParity) and one.sqnr_db is None and not one.exact for _, one in measured.parity
-    )
-    disagrees = undefined or bool(worst and min(worst) < fail_db)
-    lowest = min(worst, default=None)
+    lowest = min((value for one in numbers if (value := worst_db(one)) is not None), default=None)
+    undefined = any(one.sqnr_db is None and not one.exact for one in numbers)
+    disagrees = undefined or (lowest is not None and lowest < fail_db)
     return Leg(leg_name, "disagrees" if disagrees else "agrees", build_id, lowest, fail_db)
 
 
@@ -303,43 +332,6 @@ def worst_db(one: OutputParity | LabelParity) -> float | None:
     if isinstance(one, LabelParity) or one.sqnr_db is None:
         return None
     return min([one.sqnr_db, *(s.sqnr_db for s in one.worst_slices)])
-
-
-def recommend(results: Sequence[report.Result]) -> report.Recommendation:
-    """The build to ship: of those that pass every gate the fastest, the smaller one where speeds are alike.
-
-    A build that is neither faster nor smaller than its baseline is not recommended.
-    """
-    if not any(r.latency or r.parity for r in results):
-        return report.Recommendation(None, None, Reason("nothing_measured"))
-    candidates = [r for r in results if not r.baseline]
-    if not candidates:
-        return report.Recommendation(None, None, Reason("only_baseline"))
-    passing = [r for r in candidates if r.verdict == "pass" and _gains(r)]
-    if not passing:
-        return report.Recommendation(None, None, Reason("none_passes"))
-    best = max(passing, key=lambda r: (_speed_class(r, passing), -(r.size.ratio if r.size else 1.0)))
-    facts: dict[str, Fact] = {
-        "size_ratio": best.size.ratio if best.size else None,
-        "speed_ratio": best.comparison.ratio if best.comparison else None,
-        "drop": best.accuracy.drop if best.accuracy else None,
-    }
-    return report.Recommendation(best.configuration.build_id, best.device.id, Reason("best_passing", facts))
-
-
-def _gains(result: report.Result) -> bool:
-    faster = result.comparison is not None and result.comparison.verdict == "faster"
-    smaller = result.size is not None and result.size.ratio < 0.95
-    return faster or smaller
-
-
-def _speed_class(result: report.Result, among: Sequence[report.Result]) -> int:
-    """1 where no other candidate is faster beyond the intervals, else 0."""
-    own = result.comparison
-    if own is None or own.ci95 is None:
-        return 0
-    others = [r.comparison.ci95 for r in among if r.comparison is not None and r.comparison.ci95 is not None]
-    return int(all(own.ci95[1] >= lo for lo, _ in others))
 
 
 def reported_device(description: DeviceDescription) -> report.ReportedDevice:

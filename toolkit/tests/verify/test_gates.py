@@ -25,9 +25,9 @@ from phoneproof.verify.parity import (
     LabelParity,
     OutputParity,
     ParityAccumulator,
-    WorstSlice,
     label_parity_of_chunks,
 )
+from phoneproof.verify.slices import WorstSlice
 from phoneproof.verify.verdicts import GateResult, Reason, overall
 
 PASSED = GateResult("accuracy", "pass", Reason("gate_passed"))
