@@ -90,9 +90,11 @@ def worker_environment(python_path: tuple[Path, ...]) -> dict[str, str]:
     """This process's environment with phoneproof on the import path, and nothing else of its folder.
 
     phoneproof may lie in site-packages, whose other packages are not for an interpreter of another
-    environment: so a folder that holds only a link to it is what goes on the path.
+    environment: so a folder that holds only a link to it is what goes on the path. What the user has in
+    PYTHONPATH stays, behind it: entry points may need it.
     """
-    places = [*(str(path) for path in python_path), str(_lone_package())]
+    users_own = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    places = [*(str(path) for path in python_path), str(_lone_package()), *users_own]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(places),

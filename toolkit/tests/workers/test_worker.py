@@ -1,5 +1,6 @@
 """A worker process may crash, hang, eat memory or answer nonsense: the caller gets one clear error."""
 
+import os
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any
@@ -16,7 +17,7 @@ from phoneproof.errors import (
     WorkerError,
 )
 from phoneproof.workers.watched import log_tail
-from phoneproof.workers.worker import WorkerCall, WorkerLimits, call_worker
+from phoneproof.workers.worker import WorkerCall, WorkerLimits, call_worker, worker_environment
 
 LIMITS = WorkerLimits(timeout_s=60.0, memory_bytes=300 * 2**20)
 
@@ -141,3 +142,9 @@ def test_a_worker_that_prints_without_end_does_not_fill_the_disk(tmp_path: Path)
     log = tmp_path / "work" / "log.txt"
     assert log.stat().st_size < 64 * 2**20
     assert log_tail(log)[-1].endswith("last word")
+
+
+def test_what_the_user_has_in_pythonpath_stays_behind_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/users/own")
+    places = worker_environment((Path("/plan"),))["PYTHONPATH"].split(os.pathsep)
+    assert (places[0], places[-1], len(places)) == ("/plan", "/users/own", 3)
