@@ -118,9 +118,11 @@ def run(
             return _stages(context, plan, options)
         except PhoneproofError as error:
             # Ctrl-C reaches the child processes of a terminal too: what they then fail of is no fault.
-            if stop.is_set() and not isinstance(error, Interrupted):
-                raise Interrupted("The run was stopped.") from error
-            raise
+            if not stop.is_set():
+                raise
+            raise Interrupted(
+                "The run was stopped.", where=str(out), next_step="The same command goes on from here."
+            ) from error
 
 
 def stage_named(name: str) -> Stage:

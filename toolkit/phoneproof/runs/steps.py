@@ -33,7 +33,7 @@ class RunContext:
         """The outcome of a step: this run's own if it was finished with the same key, else made now.
 
         make: gives the outcome, a JSON object, and how it came about (`made` or `hit`). What it raises is
-        noted in the journal and goes through.
+        noted in the journal and goes through; that the run was stopped is no failure of the step.
         """
         kept = self.folder.outcome_of(name, key)
         if kept is not None:
@@ -43,6 +43,8 @@ class RunContext:
         self.observer.started(name)
         try:
             outcome, how = make()
+        except Interrupted:
+            raise
         except PhoneproofError as error:
             self.folder.say("step_failed", name, what=str(error)[:1_000], error=type(error).__name__)
             self.observer.failed(name, error)

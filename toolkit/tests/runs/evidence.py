@@ -1,0 +1,72 @@
+"""What two runs of one plan must have in common, and what a run's folder must look like at its end."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from phoneproof.builds.store import Store
+from phoneproof.devices.job_folder import sha256_of
+from phoneproof.runs.building import read_manifest
+from tests.runs.project import journal_of, report_of
+
+ALWAYS_MADE = frozenset({"inspect", "samples", "ranges", "build", "reference", "job"})
+
+
+def comparable(run: Path) -> dict[str, Any]:
+    """All of a report that does not depend on the clock: builds, parity, accuracy, verdicts, findings."""
+    report = report_of(run)
+    results = {
+        json.dumps([r["configuration"], r["device"]["id"]], sort_keys=True): {
+            key: r[key] for key in ("parity", "accuracy", "verdict", "outcomes", "size", "gates")
+        }
+        for r in report["results"]
+    }
+    builds = {
+        b["build_id"]: {key: b[key] for key in ("status", "sha256", "size_bytes", "operators", "calibration")}
+        for b in report["builds"]
+    }
+    hashes = report["reproduce"]["hashes"]
+    return {"builds": builds, "results": results, "findings": report["findings"], "hashes": hashes}
+
+
+def check_journal(run: Path, interruptions: int) -> None:
+    """Nothing is lost, and nothing that was finished was done again."""
+    lines = journal_of(run)
+    assert lines[0].entry == "planned"
+    assert lines[-1].entry == "run_finished"
+    assert sum(line.entry == "resumed" for line in lines) <= interruptions
+    ended = Counter((line.step, line.facts["key"]) for line in lines if line.entry == "step_finished")
+    assert set(ended.values()) == {1}
+    under_way: set[tuple[str | None, Any]] = set()
+    done: set[tuple[str | None, Any]] = set()
+    for line in lines:
+        mark = (line.step, line.facts.get("key"))
+        if line.entry == "step_started":
+            assert mark not in done, f"{line.step} began again after its end"
+            assert mark not in under_way, f"{line.step} began twice in one process"
+            under_way.add(mark)
+        elif line.entry == "step_finished":
+            under_way.discard(mark)
+            done.add(mark)
+        elif line.entry == "resumed":
+            under_way.clear()
+    steps = lines[0].facts["steps"]
+    assert isinstance(steps, tuple)
+    assert {step for step, _ in done} == set(steps)
+    assert {step.partition("/")[0] for step in steps} == ALWAYS_MADE
+
+
+def check_folder(run: Path, store: Path) -> None:
+    """No file is half written, in the run or in the store."""
+    assert [str(path) for path in run.rglob("*") if path.name.endswith(".tmp")] == []
+    for path in run.rglob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"))
+    for path in run.rglob("*.jsonl"):
+        assert path.read_bytes().endswith(b"\n")
+    for path in run.glob("builds/**/build.json"):
+        manifest = read_manifest(path.parent)
+        assert sha256_of(path.parent / manifest.model_file) == manifest.sha256
+    for entry in Store(store).entries():
+        if entry.kind != "samples":  # they have their own check, and sets being written lie beside them
+            assert Store(store).find(entry.kind, entry.key) is not None, entry
