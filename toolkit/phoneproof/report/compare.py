@@ -98,7 +98,10 @@ def _changes(old: Result, new: Result) -> Iterator[Change]:
         direction: Direction = "better" if _RANK[new.verdict] > _RANK[old.verdict] else "worse"
         yield _change("verdict", direction, new, old=old.verdict, new=new.verdict, reason=new.reason.id)
     yield from _size(old, new)
-    yield from _accuracy(old, new)
+    yield from _accuracy(old.accuracy, new.accuracy, new)
+    others = {one.metric: one for one in new.more_accuracy}
+    for one in old.more_accuracy:
+        yield from _accuracy(one, others.get(one.metric), new)
     yield from _speed(old, new)
     yield from _fallback(old, new)
     yield from _outcomes(old, new)
@@ -113,9 +116,8 @@ def _size(old: Result, new: Result) -> Iterator[Change]:
         yield _change("size", "worse" if after > before else "better", new, old=before, new=after)
 
 
-def _accuracy(old: Result, new: Result) -> Iterator[Change]:
+def _accuracy(before: Accuracy | None, after: Accuracy | None, new: Result) -> Iterator[Change]:
     """By the drop against the reference: a better source model must not hide a worse build."""
-    before, after = old.accuracy, new.accuracy
     if before is None or after is None:
         yield from _lost("accuracy", before, after, new)
         return

@@ -256,6 +256,7 @@ class Result:
     edge, outcomes: number of cases by outcome, edge inputs apart.
     findings: ids of the findings that touch these numbers, waived ones too.
     baseline: the float build that others are compared to.
+    accuracy: by the first of the plan's metrics that has a value. more_accuracy: by those after it.
     """
 
     configuration: Configuration
@@ -275,6 +276,7 @@ class Result:
     reason: Reason
     findings: tuple[str, ...] = ()
     baseline: bool = False
+    more_accuracy: tuple[Accuracy, ...] = ()
 
 
 @dataclass(frozen=True)

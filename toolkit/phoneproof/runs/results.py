@@ -11,6 +11,7 @@ from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.recipes.table import Precision
 from phoneproof.report import model as report
 from phoneproof.runs.measuring import Measurement, Timing
+from phoneproof.verify.accuracy import AccuracyDrop
 from phoneproof.verify.comparison import Comparison
 from phoneproof.verify.diagnosis import Leg, LegName, diagnose
 from phoneproof.verify.gates import (
@@ -67,6 +68,7 @@ def result_of(
     gates = _gates(measured, limits, size, reference_failed, is_baseline)
     verdict, reason = overall(gates)
     requested = measured.placement.accelerator
+    accuracies = [_accuracy(metric, drop) for metric, drop in measured.accuracy.items()]
     return report.Result(
         configuration=report.Configuration(
             measured.build.wanted.build_id,
@@ -81,7 +83,7 @@ def result_of(
         latency=_latency(measured),
         comparison=_comparison(measured),
         size=size,
-        accuracy=_accuracy(measured),
+        accuracy=next(iter(accuracies), None),
         parity=tuple(_parity(measured, name, one) for name, one in measured.parity) or None,
         edge={},
         outcomes=measured.outcomes,
@@ -91,6 +93,7 @@ def result_of(
         reason=reason,
         findings=tuple(sorted({f.id for f in findings if _touches(f, measured, device.id)})),
         baseline=is_baseline,
+        more_accuracy=tuple(accuracies[1:]),
     )
 
 
@@ -204,13 +207,10 @@ def _noise_facts(comparison: Comparison) -> dict[str, Fact]:
     return {"rounds": comparison.rounds} if comparison.reason == "too_few_rounds" else {}
 
 
-def _accuracy(measured: Measurement) -> report.Accuracy | None:
-    """The first metric of the plan that has a value; the gate judges all of them."""
-    for metric, drop in measured.accuracy.items():
-        reason = None if drop.missing is None else Reason(drop.missing)
-        ends = _ends(drop.interval)
-        return report.Accuracy(metric, drop.n, drop.build, drop.reference, drop.drop, ends, reason)
-    return None
+def _accuracy(metric: str, drop: AccuracyDrop) -> report.Accuracy:
+    reason = None if drop.missing is None else Reason(drop.missing)
+    ends = _ends(drop.interval)
+    return report.Accuracy(metric, drop.n, drop.build, drop.reference, drop.drop, ends, reason)
 
 
 def _ends(interval: Interval | None) -> tuple[float, float] | None:
