@@ -31,8 +31,8 @@ def test_they_are_written_and_read_again() -> None:
 
 def test_the_page_shows_them() -> None:
     text = " ".join(Page(html_text(with_more(TOP5, OWN))).text.split())
-    assert "top5 99.2 %, drop" in text
-    assert "own:<b>score</b> 3.5, drop" in text
+    assert "top5 99.21 %, drop +0.12 points" in text
+    assert "own:<b>score</b> 3.500, drop +0.750" in text
 
 
 def test_a_loss_in_any_of_them_is_a_regression() -> None:
