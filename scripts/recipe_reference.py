@@ -6,7 +6,7 @@ from pathlib import Path
 
 from phoneproof.recipes.table import RECIPES, Method, Mode, Recipe, RecipeOptions, Representation
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
-from phoneproof.runs.building import BASELINE_RECIPES
+from phoneproof.runs.wanted import BASELINE_RECIPES
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
 

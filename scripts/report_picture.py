@@ -1,0 +1,77 @@
+"""Make docs/images/report.png: the upper part of a run's report, as headless Chromium shows it.
+
+python scripts/report_picture.py RUN
+
+The name and the kernel of the machine are left out, since the picture is published; nothing else is changed.
+"""
+
+import argparse
+import html
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "report.png"
+WIDTH, HEIGHT = 1180, 1055
+MOST_BYTES = 200_000
+COLOURS = 128
+
+
+def page_without_machine(run: Path) -> str:
+    """The page of a run's report, its devices called `this machine` and their systems by the first word."""
+    page = (run / "report" / "index.html").read_text(encoding="utf-8")
+    report = json.loads((run / "report" / "report.json").read_text(encoding="utf-8"))
+    for device in (result["device"] for result in report["results"]):
+        system = device["os"].partition("-")[0]
+        for private, public in ((device["name"], "this machine"), (device["os"], system)):
+            page = page.replace(f"<bdi>{html.escape(private)}</bdi>", f"<bdi>{html.escape(public)}</bdi>")
+    return page
+
+
+def picture_of(page: str, browser: str, height: int) -> Image.Image:
+    """What the browser shows of a page that is WIDTH pixels wide, down to `height`."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "page.html", Path(folder) / "page.png"
+        source.write_text(page, encoding="utf-8")
+        command = [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+            f"--user-data-dir={folder}/profile",
+            f"--window-size={WIDTH},{height}",
+            f"--screenshot={target}",
+            source.as_uri(),
+        ]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        with Image.open(target) as shown:
+            return shown.convert("RGB").crop((0, 0, WIDTH, min(height, shown.height)))
+
+
+def main() -> int:
+    """0 when the picture is written; 1 when it is too large."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--browser", default="chromium")
+    parser.add_argument("--height", type=int, default=HEIGHT)
+    parser.add_argument("--out", type=Path, default=PICTURE)
+    given = parser.parse_args()
+    picture = picture_of(page_without_machine(given.run), given.browser, given.height)
+    few = picture.quantize(COLOURS, dither=Image.Dither.NONE)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    few.save(given.out, optimize=True)
+    size = given.out.stat().st_size
+    if size > MOST_BYTES:
+        sys.stderr.write(f"{given.out} has {size} bytes, and at most {MOST_BYTES} are wanted.\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
