@@ -1,11 +1,12 @@
 """Options that several commands have, and how a command ends."""
 
+import contextlib
 import functools
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -83,7 +84,8 @@ def ends_well(function: Command) -> Command:
     return wrapped  # type: ignore[return-value]
 
 
-def stop_on_signals() -> threading.Event:
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
     """An event that is set by the first SIGINT or SIGTERM; a second SIGINT raises KeyboardInterrupt."""
     stop = threading.Event()
 
@@ -92,9 +94,12 @@ def stop_on_signals() -> threading.Event:
             raise KeyboardInterrupt
         stop.set()
 
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGTERM, handle)
-    return stop
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def plan_file(plan_path: Path | None) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from phoneproof.cli.options import run_options, stop_on_signals
+from phoneproof.cli.options import run_options, stopped_by_signals
 
 
 @click.command(short_help="Audit, build, verify and report: the whole job.")
@@ -60,8 +60,7 @@ def run_until(
             for step in steps:
                 click.echo(f"{step.state:7} {step.step}")
         return 0
-    stop = stop_on_signals()
-    with Screen(verbose, quiet=as_json) as screen:
+    with stopped_by_signals() as stop, Screen(verbose, quiet=as_json) as screen:
         finished = run(what.plan, what.out, screen, options, stop)
     if as_json:
         click.echo(json_text(run_json(finished)))
