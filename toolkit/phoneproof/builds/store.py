@@ -233,13 +233,16 @@ def storage_errors(folder: Path) -> Iterator[None]:
         advice = {
             errno.ENOSPC: "Free some space on that disk and run the same command again.",
             errno.EDQUOT: "Free some of your quota and run the same command again.",
-            errno.EROFS: "Choose a folder that can be written (--out, PHONEPROOF_STORE).",
-            errno.EACCES: "Choose a folder that you may write to (--out, PHONEPROOF_STORE).",
-            errno.EPERM: "Choose a folder that you may write to (--out, PHONEPROOF_STORE).",
+            errno.EROFS: "Choose a place that can be written to (--out, -p, PHONEPROOF_STORE).",
+            errno.EACCES: "Choose a place that you may write to (--out, -p, PHONEPROOF_STORE).",
+            errno.EPERM: "Choose a place that you may write to (--out, -p, PHONEPROOF_STORE).",
+            errno.ENOTDIR: "A file is in the way: choose another folder (--out, PHONEPROOF_STORE).",
+            errno.EEXIST: "A file is in the way: choose another folder (--out, PHONEPROOF_STORE).",
         }
         if error.errno not in advice:
             raise
-        where = str(error.filename or folder)
+        # A file under its temporary name tells a user nothing.
+        where = str(folder if str(error.filename or ".tmp").endswith(".tmp") else error.filename)
         raise StorageError(
             f"{os.strerror(error.errno)}.", where=where, next_step=advice[error.errno]
         ) from error
