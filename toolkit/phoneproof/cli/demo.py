@@ -13,7 +13,7 @@ from phoneproof.cli.options import debug_option, ends_well, json_option, verbose
     type=click.Path(path_type=Path),
     default=Path("demo-run"),
     show_default=True,
-    help="Folder for the network, its data, the plan and the run.",
+    help="Folder for the network, its data, the plan and its runs.",
 )
 @json_option
 @verbose_option
@@ -26,4 +26,4 @@ def command(out: Path, as_json: bool, verbose: bool) -> int:
     from phoneproof.runs.demo import prepare_demo
 
     plan = prepare_demo(out, lambda text: None if as_json else click.echo(text, err=True))
-    return run_until("report", plan, out / "run", None, False, as_json, verbose)
+    return run_until("report", plan, None, None, False, as_json, verbose)
