@@ -65,5 +65,6 @@ def run_until(
     if as_json:
         click.echo(json_text(run_json(finished)))
     else:
-        show_run(finished, Console(highlight=False))
+        # Without a terminal rich takes 80 columns, which breaks build ids over several lines.
+        show_run(finished, Console(highlight=False, width=None if sys.stdout.isatty() else 140))
     return int(finished.exit_code)
