@@ -250,6 +250,13 @@ def test_every_page_is_linked_from_the_readme() -> None:
         assert f"(docs/{path.name})" in text_of(ROOT / "README.md"), path.name
 
 
+def test_pictures_are_small() -> None:
+    pictures = sorted((DOCS / "images").iterdir())
+    assert [path.name for path in pictures] == ["report.png"]
+    for path in pictures:
+        assert path.stat().st_size < 200_000, path.name
+
+
 def test_make_has_the_readmes_commands() -> None:
     commands_shown = re.findall(r"^\$ make ([\w-]+)", text_of(ROOT / "README.md"), re.MULTILINE)
     targets = re.findall(r"^([\w-]+):", text_of(ROOT / "Makefile"), re.MULTILINE)
