@@ -50,7 +50,8 @@ def without_uv(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not on the path")
 def test_uv_installs_the_pins_once(tmp_path: Path) -> None:
-    toolchain, said = tiny(tmp_path), []
+    toolchain = tiny(tmp_path)
+    said: list[str] = []
     folder = install_toolchain(toolchain, tmp_path / "store", said.append)
     assert installed(folder) == VERSION
     assert [line.split()[1] for line in said] == ["venv", "pip"]
