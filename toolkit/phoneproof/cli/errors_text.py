@@ -4,9 +4,20 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-from phoneproof.errors import Fact, PhoneproofError, SeveralErrors
+from phoneproof.errors import (
+    DeviceError,
+    Fact,
+    PhoneproofError,
+    RuntimeUnavailableError,
+    SeveralErrors,
+    ToolchainError,
+    WorkerError,
+)
 
-_HIDDEN = frozenset({"log_tail"})
+_PROCESS_FACTS = frozenset({"worker", "command", "ended", "code", "log", "log_tail"})
+"""How a worker process ended. They say something only of an error that the process did not foresee."""
+
+_OF_A_PROCESS = (WorkerError, ToolchainError, DeviceError, RuntimeUnavailableError)
 
 
 def error_text(error: PhoneproofError) -> str:
@@ -43,11 +54,12 @@ def _lines(error: PhoneproofError) -> Iterator[str]:
         yield f"  where: {printable(error.where)}"
     if error.next_step:
         yield f"  next:  {printable(error.next_step)}"
+    hidden = {"log_tail"} if isinstance(error, _OF_A_PROCESS) else _PROCESS_FACTS
     for name, value in error.facts.items():
-        if value is not None and name not in _HIDDEN:
+        if value is not None and name not in hidden:
             yield f"  {name}: {printable(_fact(value))}"
     tail = error.facts.get("log_tail")
-    if isinstance(tail, tuple) and tail:
+    if isinstance(tail, tuple) and tail and isinstance(error, _OF_A_PROCESS):
         yield "  last lines of the log:"
         yield from (f"    {printable(line)}" for line in tail[-10:])
 

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
-from phoneproof.cli.options import plan_file
+from phoneproof.cli.options import PLAN_FILE, plan_file
 from phoneproof.errors import CommandLineError
 from phoneproof.plan.model import Plan, from_effective, read_plan
 from phoneproof.runs.folder import read_journal, read_record
@@ -22,7 +22,11 @@ class Meant:
 
 
 def meant(plan_path: Path | None, out: Path | None, clone: Path | None = None) -> Meant:
-    """The plan given, else that of the run given; the folder given, else one below the plan's runs/."""
+    """The plan given, else the one in this folder, else that of the run given.
+
+    The folder given, else one below the plan's runs/. A run of another plan than the one in this folder is
+    refused later: to take the run's own would change the request of whoever has just edited the file.
+    """
     if clone is not None:
         if plan_path is not None:
             raise CommandLineError(
@@ -31,7 +35,7 @@ def meant(plan_path: Path | None, out: Path | None, clone: Path | None = None) -
                 next_step="Leave one of the two out.",
             )
         plan = _plan_of(clone)
-    elif plan_path is None and out is not None and (out / "run.json").exists():
+    elif plan_path is None and _is_run(out) and not Path(PLAN_FILE).exists():
         plan = _plan_of(out)
     else:
         plan = read_plan(plan_file(plan_path))
@@ -42,6 +46,10 @@ def meant(plan_path: Path | None, out: Path | None, clone: Path | None = None) -
             next_step="Name another folder, or leave --clone out to finish that run.",
         )
     return Meant(plan, out if out is not None else _folder_for(plan, clone))
+
+
+def _is_run(out: Path | None) -> TypeGuard[Path]:
+    return out is not None and (out / "run.json").exists()
 
 
 def _plan_of(run: Path) -> Plan:
