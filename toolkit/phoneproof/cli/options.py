@@ -105,6 +105,12 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 def plan_file(plan_path: Path | None) -> Path:
     """The plan given, or the one in this folder. CommandLineError if there is none."""
     if plan_path is not None:
+        if not plan_path.exists():
+            from phoneproof.runs.near_paths import did_you_mean
+
+            near = did_you_mean(plan_path, lambda entry: entry.suffix == ".toml")
+            step = near + "Write one with `phoneproof init --model MODEL --data DATA`."
+            raise CommandLineError("There is no plan.", where=str(plan_path), next_step=step)
         return plan_path
     if Path(PLAN_FILE).exists():
         return Path(PLAN_FILE)

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,6 @@ import phoneproof
 from phoneproof.builds.store import storage_errors
 from phoneproof.errors import BusyError, ProtocolError, RunFolderError
 from phoneproof.plan.model import Plan, from_effective
-from phoneproof.plan.wording import near_word
 from phoneproof.protocol.event_files import cut_torn_line
 from phoneproof.protocol.journal import (
     JOURNAL_FILE,
@@ -40,6 +39,7 @@ from phoneproof.protocol.journal import (
     run_text,
 )
 from phoneproof.protocol.work import write_atomically
+from phoneproof.runs.near_paths import did_you_mean
 
 LOCK_FILE: Final = ".lock"
 OUTCOME_FILE: Final = "outcome.json"
@@ -176,13 +176,8 @@ def report_file(path: Path) -> Path:
 
 
 def _nearest_run(path: Path) -> str:
-    step = "Give the folder of a run (it has a run.json)."
-    with suppress(OSError):
-        runs = [near.name for near in path.absolute().parent.iterdir() if (near / RUN_FILE).exists()]
-        near = near_word(path.name, runs)
-        if near is not None:
-            return f"Did you mean {str(path.parent / near)!r}? {step}"
-    return step
+    near = did_you_mean(path, lambda entry: (entry / RUN_FILE).exists())
+    return f"{near}Give the folder of a run (it has a run.json)."
 
 
 @contextmanager
