@@ -29,6 +29,7 @@ test: .venv/set-up
 	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
 
 test-slow: .venv/set-up
+	@scripts/setup-system
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
 
 check: .venv/set-up
