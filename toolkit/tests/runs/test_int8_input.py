@@ -14,7 +14,7 @@ from phoneproof.data.values import quantize
 from phoneproof.devices.host import HostDevice
 from phoneproof.plan.model import read_plan
 from phoneproof.protocol.attempts import case_ends
-from phoneproof.protocol.job import SampleSet, TableInput, read_job
+from phoneproof.protocol.job import Case, SampleSet, TableInput, read_job
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.report.model import Report
 from phoneproof.runs.run import RunOptions, run
@@ -143,7 +143,12 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], GateResu
             configuration("reference", files.model("source.onnx", path.read_bytes()), "source"),
             configuration("build", files.model("build.onnx", made.content)),
         ]
-        cases = [load("reference"), infer("reference", sets[0]), load("build"), infer("build", sets[1])]
+        cases: list[Case] = [
+            load("reference"),
+            infer("reference", sets[0]),
+            load("build"),
+            infer("build", sets[1]),
+        ]
         job = job_of(configurations, sets, cases)
         device = HostDevice(folder / convert.__name__ / "jobs")
         try:
