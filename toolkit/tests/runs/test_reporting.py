@@ -16,7 +16,6 @@ from phoneproof.devices.simulated import Fault
 from phoneproof.plan.model import read_plan
 from phoneproof.protocol.job import Configuration, read_job
 from phoneproof.protocol.schema_files import schema_text
-from phoneproof.report.model import NotMeasured
 from phoneproof.runs.run import ExitCode, RunOptions, run
 from phoneproof.verify.verdicts import Reason
 from tests.runs.project import Project, write_project
@@ -76,7 +75,7 @@ def play(project: Project) -> Play:
 
 
 def missing(ended: Ended) -> dict[str, Reason]:
-    return {one.what: one.reason for one in ended.report.not_measured if isinstance(one, NotMeasured)}
+    return {one.what: one.reason for one in ended.report.not_measured}
 
 
 def causes(ended: Ended) -> dict[str, str]:
