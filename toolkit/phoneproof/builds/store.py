@@ -68,12 +68,17 @@ class Store:
 
     def find(self, kind: Kind, key: str) -> Path | None:
         """The folder of an entry, marked as used now; None if there is none, or a damaged one."""
-        folder = self.root / kind / key
-        if not _is_sound(folder):
+        folder = self.look_up(kind, key)
+        if folder is None:
             return None
         with contextlib.suppress(OSError):
             os.utime(folder)
         return folder
+
+    def look_up(self, kind: Kind, key: str) -> Path | None:
+        """As find, but nothing is marked: for who only wants to know."""
+        folder = self.root / kind / key
+        return folder if _is_sound(folder) else None
 
     @contextlib.contextmanager
     def locked(

@@ -105,7 +105,7 @@ def inspection_key(plan: Plan, section: ModelSection) -> str:
 
 def stored_facts(store: Store, inspection: str) -> dict[str, Any] | None:
     """What an inspection of that key found before; for a dry run, since it goes by size and time."""
-    entry = store.find("facts", inspection)
+    entry = store.look_up("facts", inspection)
     if entry is None:
         return None
     found: dict[str, Any] = json.loads((entry / FACTS_FILE).read_text(encoding="utf-8"))
@@ -161,7 +161,7 @@ def store_samples(
     request = samples_request(plan, role, inputs, context.store.root, evaluation)
     declared = plan.declared_set(role)
     python_path = (Path(declared.spec.folder),) if declared and isinstance(declared.spec, EntryPoint) else ()
-    key = cache_key({"request": request, "mark": set_mark(plan, role, inputs, context.store.root)})
+    key = samples_key(request, set_mark(plan, role, inputs, context.store.root))
 
     def make() -> tuple[dict[str, Any], str]:
         answer = context.call(step, "phoneproof.data.materialize", request, python_path=python_path)
@@ -181,6 +181,11 @@ def _is_sound(path: Path) -> bool:
     except StorageError:
         return False
     return True
+
+
+def samples_key(request: Mapping[str, Any], mark: str | None) -> str:
+    """Key of storing a set in this run. mark: as `set_mark` gives it."""
+    return cache_key({"request": request, "mark": mark})
 
 
 def samples_request(

@@ -4,7 +4,8 @@ HIT: the store, or this run, has it. likely: so it is if no file changed while i
 MISS: it will be made.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -16,11 +17,11 @@ from phoneproof.plan.data_section import Role
 from phoneproof.plan.model import Plan
 from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict
-from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
-from phoneproof.runs.audit import inspection_key, set_mark, stored_facts
-from phoneproof.runs.building import build_key
-from phoneproof.runs.planned import build_step, inspect_step, job_step, samples_step
+from phoneproof.runs.audit import inspection_key, samples_key, samples_request, set_mark, stored_facts
+from phoneproof.runs.building import build_key, calibration_key
+from phoneproof.runs.folder import read_journal
+from phoneproof.runs.planned import build_step, folder_name, inspect_step, job_step, samples_step
 from phoneproof.runs.run import RunOptions, check
 from phoneproof.runs.wanted import WantedBuild, model_key, wanted_builds
 from phoneproof.workers.environments import environment_of
@@ -36,63 +37,87 @@ class ForeseenStep:
     state: State
 
 
+@dataclass
+class _Foresight:
+    """What is known of a run. kept: key of each step that this run has finished."""
+
+    plan: Plan
+    out: Path
+    store: Store
+    kept: Mapping[str | None, object]
+    steps: list[ForeseenStep] = field(default_factory=list)
+
+    def say(self, step: str, key: str | None, is_stored: bool) -> State:
+        """Note a step by its key, None where that is not known."""
+        state: State = "likely" if is_stored else "MISS"
+        if key is not None and self.kept.get(step) == key:
+            state = "HIT"
+        self.steps.append(ForeseenStep(step, state))
+        return state
+
+    def facts(self, section: ModelSection) -> SourceFacts | None:
+        """What an inspection found that is likely to find the same now."""
+        key = inspection_key(self.plan, section)
+        found = stored_facts(self.store, key)
+        self.say(inspect_step(model_key(section)), key, found is not None)
+        return None if found is None else from_dict(SourceFacts, found)
+
+    def samples(
+        self, role: Role, section: ModelSection, facts: SourceFacts | None, evaluation: str | None
+    ) -> str | None:
+        """The digest that the set is likely to have; None if it is not in the store."""
+        step = samples_step(role, model_key(section))
+        if facts is None:
+            self.say(step, None, False)
+            return None
+        root = self.store.root
+        mark = set_mark(self.plan, role, facts.inputs, root)
+        digest = None if mark is None else probable_digest(mark, root)
+        other = None if evaluation is None else root / "samples" / evaluation
+        key = samples_key(samples_request(self.plan, role, facts.inputs, root, other), mark)
+        self.say(step, key if digest is not None else None, digest is not None)
+        return digest
+
+    def build(self, build: WantedBuild, facts: SourceFacts | None, calibration: str | None) -> State:
+        """A build by its key, where all that decides it is known."""
+        step = build_step(build.build_id)
+        needs = build.recipe.needs_calibration
+        if facts is None or (needs and calibration is None):
+            return self.say(step, None, False)
+        try:
+            environment = environment_of(TOOLCHAINS[build.recipe.toolchain], self.store.root)
+        except PhoneproofError:
+            return self.say(step, None, False)
+        section = next(m for m in self.plan.models if model_key(m) == build.model)
+        used = None
+        if needs and calibration is not None:
+            used = calibration_key(calibration, self.plan.data.preprocess)
+        key = build_key(section, facts, build, used, environment.versions)
+        is_here = (self.out / "builds" / folder_name(build.build_id)).is_dir()
+        return self.say(step, key if is_here else None, self.store.look_up("builds", key) is not None)
+
+
 def foresee(plan: Plan, out: Path, options: RunOptions) -> tuple[ForeseenStep, ...]:
-    """The steps of a run. Raises what the preflight finds; writes nothing."""
+    """The steps of a run. Raises what the preflight finds; writes nothing.
+
+    Left out are the ranges and the reference, which go with the steps around them.
+    """
     store = Store(options.store or default_store())
     check(plan, out, store, options)
-    steps: list[ForeseenStep] = []
+    kept = {line.step: line.facts.get("key") for line in read_journal(out) if line.entry == "step_finished"}
+    foresight = _Foresight(plan, out, store, kept)
+    builds = wanted_builds(plan)
+    calibrated = {build.model for build in builds if build.recipe.needs_calibration}
     facts: dict[str, SourceFacts | None] = {}
     calibration: dict[str, str | None] = {}
     for section in plan.models:
         key = model_key(section)
-        found = facts[key] = _facts(plan, section, store, steps)
-        inputs = () if found is None else found.inputs
-        _samples(plan, "evaluation", key, inputs, store, steps)
-        if plan.data.calibration is not None:
-            calibration[key] = _samples(plan, "calibration", key, inputs, store, steps)
-    for build in wanted_builds(plan):
-        state = _build(plan, build, facts[build.model], calibration.get(build.model), store)
-        steps.append(ForeseenStep(build_step(build.build_id), state))
+        found = facts[key] = foresight.facts(section)
+        evaluation = foresight.samples("evaluation", section, found, None)
+        if key in calibrated:
+            calibration[key] = foresight.samples("calibration", section, found, evaluation)
+    states = [foresight.build(b, facts[b.model], calibration.get(b.model)) for b in builds]
     if options.until in ("verify", "report"):
-        steps.append(ForeseenStep(job_step("host"), "MISS"))
-    return tuple(steps)
-
-
-def _facts(plan: Plan, section: ModelSection, store: Store, steps: list[ForeseenStep]) -> SourceFacts | None:
-    found = stored_facts(store, inspection_key(plan, section))
-    state: State = "MISS" if found is None else "likely"
-    steps.append(ForeseenStep(inspect_step(model_key(section)), state))
-    return None if found is None else from_dict(SourceFacts, found)
-
-
-def _samples(
-    plan: Plan,
-    role: Role,
-    key: str,
-    inputs: tuple[TensorSpec, ...],
-    store: Store,
-    steps: list[ForeseenStep],
-) -> str | None:
-    mark = set_mark(plan, role, inputs, store.root) if inputs else None
-    digest = probable_digest(mark, store.root) if mark is not None else None
-    steps.append(ForeseenStep(samples_step(role, key), "likely" if digest else "MISS"))
-    return digest
-
-
-def _build(
-    plan: Plan,
-    build: WantedBuild,
-    facts: SourceFacts | None,
-    calibration: str | None,
-    store: Store,
-) -> State:
-    needs = build.recipe.needs_calibration
-    if facts is None or (needs and calibration is None):
-        return "MISS"
-    try:
-        environment = environment_of(TOOLCHAINS[build.recipe.toolchain], store.root)
-    except PhoneproofError:
-        return "MISS"
-    section = next(m for m in plan.models if model_key(m) == build.model)
-    key = build_key(section, facts, build, calibration if needs else None, environment.versions)
-    return "likely" if store.find("builds", key) is not None else "MISS"
+        is_done = job_step("host") in kept and set(states) == {"HIT"}
+        foresight.steps.append(ForeseenStep(job_step("host"), "HIT" if is_done else "MISS"))
+    return tuple(foresight.steps)

@@ -108,6 +108,12 @@ class Project:
         assert old in text
         self.plan_path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
+    def make_lean(self) -> None:
+        """Leave one build, the dynamic one, which needs no calibration set."""
+        text = PLAN.replace('calibration = { kind = "image_folder", path = "calibration" }\n', "")
+        head, *_, last = text.split("[[builds]]\n")
+        self.plan_path.write_text(f"{head}[[builds]]\n{last}", encoding="utf-8")
+
     def copy(self, folder: Path, store: Path | None = None) -> "Project":
         """The project in another folder with file times kept, and its own copy of the store unless given."""
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("run*"))
