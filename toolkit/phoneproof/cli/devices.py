@@ -15,12 +15,14 @@ from phoneproof.cli.options import debug_option, ends_well, json_option
 @ends_well
 def command(as_json: bool) -> int:
     """List the devices that jobs can run on, with their runtimes. In this version: the host."""
+    from phoneproof.builds.store import default_store
     from phoneproof.cli.errors_text import printable
     from phoneproof.cli.json_text import json_text
     from phoneproof.devices.host import HostDevice
+    from phoneproof.runs.run import host_command
 
     with tempfile.TemporaryDirectory(prefix="phoneproof-") as folder:
-        device = HostDevice(Path(folder))
+        device = HostDevice(Path(folder), host_command(default_store()))
         try:
             description = device.describe()
         finally:

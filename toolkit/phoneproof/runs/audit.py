@@ -20,9 +20,15 @@ from phoneproof.plan.model import Plan
 from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.recipes.table import SourceFormat
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.planned import inspect_step, samples_step
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.wanted import model_key
+from phoneproof.workers.environments import environment_of
+
+READER_OF: Final[Mapping[SourceFormat, str]] = {SourceFormat.ONNX: "onnxruntime"}
+"""The toolchain whose environment can read a source model of each format."""
 
 SIZE_CAP_KEY: Final = "data.max_gb"
 FACTS_FILE: Final = "facts.json"
@@ -132,7 +138,10 @@ def _audit_model(
     inspection = inspection_key(plan, section)
 
     def inspect() -> tuple[dict[str, Any], str]:
-        found = context.call(step, "phoneproof.sources.inspect", request)
+        where = environment_of(TOOLCHAINS[READER_OF[section.format]], context.store.root)
+        found = context.call(
+            step, "phoneproof.sources.inspect", request, where.interpreter, where.python_path
+        )
         _remember_facts(context.store, inspection, found)
         return found, "made"
 

@@ -20,6 +20,7 @@ from phoneproof.runs.results import (
     result_of,
 )
 from phoneproof.runs.verifying import DeviceRun, Reference
+from phoneproof.verify.parity import OutputParity
 from phoneproof.verify.verdicts import Reason
 
 _LOG_TAIL = 4_000
@@ -90,11 +91,26 @@ def _findings(state: RunState) -> tuple[Finding, ...]:
     for device in state.devices:
         if device.run.description.environment.get("int8_saturates"):
             found.append(Finding.of("HOST-SATURATES", device.run.description.device_id))
+        found += [f for measured in device.measurements for f in _of_the_reference(measured)]
     kept = list(state.audit.findings)
     for finding in waive(found, state.plan.gates.waive):
         if finding not in kept:
             kept.append(finding)
     return tuple(kept)
+
+
+def _of_the_reference(measured: Measurement) -> list[Finding]:
+    """OUTPUT-NONFINITE for outputs in which the reference, whose runs all builds share, is not finite."""
+    return [
+        Finding.of(
+            "OUTPUT-NONFINITE",
+            measured.build.wanted.model,
+            output=output,
+            numbers=parity.reference_nonfinite,
+        )
+        for output, parity in measured.parity
+        if isinstance(parity, OutputParity) and parity.reference_nonfinite
+    ]
 
 
 def _named(build: FinishedBuild) -> tuple[Finding, ...]:

@@ -348,7 +348,7 @@ def reported_device(description: DeviceDescription) -> report.ReportedDevice:
 
 def _touches(finding: Finding, measured: Measurement, device_id: str) -> bool:
     wanted = measured.build.wanted
-    if finding.subject in (wanted.build_id, device_id, wanted.recipe.toolchain):
+    if finding.subject in (wanted.build_id, wanted.model, device_id, wanted.recipe.toolchain):
         return True
     if finding.subject == "calibration":
         return wanted.recipe.needs_calibration

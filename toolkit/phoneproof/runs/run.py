@@ -15,6 +15,7 @@ from typing import Final, Literal
 from phoneproof.builds.store import Store, default_store, storage_errors
 from phoneproof.devices.device import Device, DeviceDescription
 from phoneproof.devices.host import HostDevice
+from phoneproof.devices.supervisor import HarnessCommand
 from phoneproof.errors import Interrupted, PhoneproofError, SeveralErrors
 from phoneproof.jobs.planning import Placement
 from phoneproof.plan.model import Plan
@@ -81,12 +82,12 @@ def exit_code_of(report: Report) -> ExitCode:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run. until: the last stage. host: makes the host device for a folder of jobs."""
+    """How to run. until: the last stage. host: makes the host for a folder of jobs; None is the real one."""
 
     until: Stage = "report"
     store: Path | None = None
     command: tuple[str, ...] = ()
-    host: Callable[[Path], Device] = HostDevice
+    host: Callable[[Path], Device] | None = None
 
 
 def run(
@@ -160,6 +161,12 @@ def raise_all(errors: Sequence[PhoneproofError]) -> None:
         raise SeveralErrors(errors)
 
 
+def host_command(store: Path) -> HarnessCommand:
+    """The harness on the interpreter that has the runtimes: this one, or the managed environment."""
+    where = environment_of(TOOLCHAINS["onnxruntime"], store)
+    return HarnessCommand(where.interpreter, where.python_path)
+
+
 def _say_planned(folder: RunFolder, plan: Plan) -> None:
     if folder.was_begun:
         if not folder.is_finished:
@@ -179,7 +186,8 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     if options.until == "build":
         return FinishedRun(path, builds, None, ())
     context.observer.stage("verify")
-    host = options.host(path / "jobs" / "host")
+    jobs = path / "jobs" / "host"
+    host = options.host(jobs) if options.host else HostDevice(jobs, host_command(context.store.root))
     try:
         described = host.describe()
         references = run_references(context, plan, audited, host, described)
@@ -191,6 +199,9 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     context.observer.stage("report")
     state = RunState(context.folder.record, plan, audited, builds, references, devices)
     report = assemble(state)
+    for finding in report.findings:
+        if finding not in audited.findings:  # those were told when they were found
+            context.observer.found(finding)
     with storage_errors(path):
         files = render(report, path / "report")
     if not context.folder.is_finished:
