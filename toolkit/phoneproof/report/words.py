@@ -55,7 +55,7 @@ DEVICE_KINDS: Final[Mapping[DeviceKind, str]] = {
 }
 
 CAUSES: Final[Mapping[Cause, str]] = {
-    "none": "Every step that was measured agrees with the one before it.",
+    "none": "Every step that was measured agrees with the source model.",
     "conversion": "The float build already differs from the source model: conversion is the cause.",
     "quantization": "The float build agrees with the source model, the quantized one does not: "
     "quantization is the cause.",
@@ -63,7 +63,7 @@ CAUSES: Final[Mapping[Cause, str]] = {
     "device or its runtime is the cause.",
     "accelerator": "The build is right on the device's CPU but not on its accelerator: the "
     "accelerator is the cause.",
-    "not_separable": "Two steps disagree and one between them was not measured, so the cause cannot be told.",
+    "not_separable": "A step that matters was not measured, so the cause cannot be told.",
 }
 
 LEGS: Final[Mapping[LegName, str]] = {

@@ -1,8 +1,8 @@
 """Where along the chain a build begins to differ from its source.
 
 source on the host - float build on the host - quantized build on the host - quantized build on the device's
-CPU - on the device's accelerator. The first neighbours that disagree name the cause; a missing leg between
-two that disagree means that its two causes cannot be told apart.
+CPU - on the device's accelerator. Each is compared with the source model, and the first leg that disagrees
+names the cause; a leg missing before it means that two causes cannot be told apart.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ _CAUSE_BEFORE: Final[dict[LegName, Cause]] = {
 
 @dataclass(frozen=True)
 class Leg:
-    """One leg against the one before it that was measured. sqnr_db: of the worst output or slice; None when
-    equal or missing. limit_db: below it the two disagree.
+    """One leg against the source model. sqnr_db: of the worst output or slice; None when equal or missing.
+    limit_db: below it the two disagree.
     """
 
     name: LegName
