@@ -1,14 +1,20 @@
 """Which build to ship, out of the results of a run."""
 
+import math
 from collections.abc import Sequence
+from typing import Final
 
 from phoneproof.errors import Fact
 from phoneproof.report import model as report
 from phoneproof.verify.verdicts import Reason
 
+ALIKE_SIZE: Final = 0.05
+"""Sizes within 5 % are alike: the form of a file then matters less than how right it is."""
+
 
 def recommend(results: Sequence[report.Result]) -> report.Recommendation:
-    """The build to ship: of those that pass every gate the fastest, the smaller one where speeds are alike.
+    """The build to ship: of those that pass every gate the fastest; where speeds are alike the smallest; and
+    where sizes are alike the one closest to the source model.
 
     A build counts only if it passes wherever it was run. One that is neither faster nor smaller than its
     baseline is not recommended.
@@ -22,7 +28,10 @@ def recommend(results: Sequence[report.Result]) -> report.Recommendation:
     passing = [r for r in candidates if r.configuration.build_id not in doubtful and _gains(r)]
     if not passing:
         return report.Recommendation(None, None, Reason("none_passes"))
-    best = max(passing, key=lambda r: (_speed_class(r, passing), -(r.size.ratio if r.size else 1.0)))
+    fastest = [r for r in passing if _is_among_the_fastest(r, passing)] or passing
+    smallest = min(_size_ratio(r) for r in fastest)
+    small = [r for r in fastest if _size_ratio(r) <= smallest * (1 + ALIKE_SIZE)]
+    best = max(small, key=lambda r: (_worst_db(r), -_size_ratio(r)))
     facts: dict[str, Fact] = {
         "size_ratio": best.size.ratio if best.size else None,
         "speed_ratio": best.comparison.ratio if best.comparison else None,
@@ -37,10 +46,20 @@ def _gains(result: report.Result) -> bool:
     return faster or smaller
 
 
-def _speed_class(result: report.Result, among: Sequence[report.Result]) -> int:
-    """1 where no other candidate is faster beyond the intervals, else 0."""
+def _is_among_the_fastest(result: report.Result, among: Sequence[report.Result]) -> bool:
+    """Whether no other candidate is faster beyond the intervals."""
     own = result.comparison
     if own is None or own.ci95 is None:
-        return 0
+        return False
     others = [r.comparison.ci95 for r in among if r.comparison is not None and r.comparison.ci95 is not None]
-    return int(all(own.ci95[1] >= lo for lo, _ in others))
+    return all(own.ci95[1] >= lo for lo, _ in others)
+
+
+def _size_ratio(result: report.Result) -> float:
+    return result.size.ratio if result.size else 1.0
+
+
+def _worst_db(result: report.Result) -> float:
+    """SQNR of the output or slice that agrees least; infinite where all are equal."""
+    values = [v for p in result.parity or () for v in (p.sqnr_db, p.worst_slice_db) if v is not None]
+    return min(values, default=math.inf if result.parity else -math.inf)
