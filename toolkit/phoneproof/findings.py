@@ -28,6 +28,7 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
     "DATA-NONFINITE": Severity.SEVERE,
     "DATA-OVERLAP": Severity.WARNING,
     "HOST-SATURATES": Severity.WARNING,
+    "OUTPUT-NONFINITE": Severity.WARNING,
     "TOOL-UNTESTED-VERSION": Severity.WARNING,
     "BUILD-FLOAT-OPERATORS": Severity.INFO,
     "BUILD-KEPT-IN-INT8": Severity.WARNING,

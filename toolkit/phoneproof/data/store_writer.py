@@ -153,7 +153,11 @@ class _Writing:
             self.report("write", position + 1, len(self.indices))
         if not self.kept:
             reason = self.skipped[0].reason if self.skipped else "it is empty"
-            raise DataError(f"no sample of the set can be read; the first: {reason}", where=self._place(0))
+            raise DataError(
+                f"no sample of the set can be read; the first: {reason}",
+                where=self._place(0),
+                next_step="Look at that file; then see that kind and path of the set are right.",
+            )
 
     def _prepare(self, content: Content) -> _Sample | SkippedSample:
         try:

@@ -92,6 +92,8 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "in the evaluation set too, so accuracy may look better than it is[; for example {examples}].",
     "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
     "and accuracy were measured with the exact kernels, latency with the usual ones.",
+    "OUTPUT-NONFINITE": "The source model itself gives NaN or an infinity: {numbers:count} numbers of the "
+    "output {output}.",
     "TOOL-UNTESTED-VERSION": "{package} {version} was not tested with phoneproof; {tested} was.",
     "BUILD-KEPT-IN-INT8": "The plan keeps operators in float that a runtime computes in int8 all the "
     "same, since their neighbours are quantized[: {operators}].",

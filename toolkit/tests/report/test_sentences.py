@@ -85,6 +85,7 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
     "DATA-NONFINITE": (COUNTED, "for example a.png, b.png"),
     "DATA-OVERLAP": (COUNTED, "in the evaluation set too"),
     "HOST-SATURATES": ({}, "saturation"),
+    "OUTPUT-NONFINITE": ({"output": "scores", "numbers": 7}, "7 numbers of the output scores"),
     "TOOL-UNTESTED-VERSION": (
         {"package": "onnx", "version": "9.9", "tested": "1.19.0"},
         "onnx 9.9 was not tested",

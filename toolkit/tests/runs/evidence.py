@@ -59,6 +59,14 @@ def check_journal(run: Path, interruptions: int) -> None:
 
 def check_folder(run: Path, store: Path) -> None:
     """No file is half written, in the run or in the store."""
+    check_run(run)
+    for entry in Store(store).entries():
+        if entry.kind != "samples":  # they have their own check, and sets being written lie beside them
+            assert Store(store).find(entry.kind, entry.key) is not None, entry
+
+
+def check_run(run: Path) -> None:
+    """No file of a run is half written or damaged."""
     assert [str(path) for path in run.rglob("*") if path.name.endswith(".tmp")] == []
     for path in run.rglob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
@@ -67,6 +75,3 @@ def check_folder(run: Path, store: Path) -> None:
     for path in run.glob("builds/**/build.json"):
         manifest = read_manifest(path.parent)
         assert sha256_of(path.parent / manifest.model_file) == manifest.sha256
-    for entry in Store(store).entries():
-        if entry.kind != "samples":  # they have their own check, and sets being written lie beside them
-            assert Store(store).find(entry.kind, entry.key) is not None, entry

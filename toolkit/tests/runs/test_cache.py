@@ -13,7 +13,7 @@ from PIL import Image
 from phoneproof.builds.store import Store
 from phoneproof.runs.dry_run import foresee
 from phoneproof.runs.run import FinishedRun, RunOptions, run
-from tests.runs.evidence import check_folder
+from tests.runs.evidence import check_run
 from tests.runs.project import Project, listing, network
 
 BUILDS = ("onnx-float32", "onnx-int8", "onnx-int8/entropy", "onnx-int8-dynamic")
@@ -130,7 +130,7 @@ def test_damaged_entries_of_the_store_are_noticed_and_made_again(project: Projec
     for name in ("first", "third"):
         finished = built(project, name)
         assert {b.wanted.build_id: b.manifest.sha256 for b in finished.builds if b.manifest} == digests
-        check_folder(project.folder / name, project.store)
+        check_run(project.folder / name)
 
 
 def spoil(path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Faults that show when model or data are read: one clear message, or a finding and the run goes on."""
+
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.cli.conftest import Call
+from tests.models.faulty_networks import UNREADABLE, fails_on_light_images, gives_nan, has_a_custom_operator
+from tests.runs.project import Answer, Project, report_of
+
+
+@pytest.fixture
+def lean(project: Project) -> Project:
+    """The project with its dynamic build only."""
+    project.make_lean()
+    return project
+
+
+def one_error(answer: Answer, code: int, *words: str) -> None:
+    assert answer.code == code, answer
+    assert answer.out == ""
+    assert answer.err.count("error: ") == 1, answer.err
+    assert "Traceback" not in answer.err
+    assert "phoneproof has a fault" not in answer.err
+    for word in ("  where: ", "  next:  ", *words):
+        assert word in answer.err, answer.err
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_model_that_is_onnx_and_wrong_inside_is_refused(lean: Project, call: Call, name: str) -> None:
+    model = lean.folder / "tiny.onnx"
+    onnx.save(UNREADABLE[name](), str(model))
+    one_error(call("build", "--out", "run"), 2, str(model))
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9, 0.999])
+def test_a_truncated_model_is_refused_before_anything_is_started(
+    lean: Project, call: Call, share: float
+) -> None:
+    model = lean.folder / "tiny.onnx"
+    content = model.read_bytes()
+    model.write_bytes(content[: int(len(content) * share)])
+    one_error(call("build", "--out", "run"), 2, "truncated", str(model))
+    assert not (lean.folder / "run").exists()
+
+
+def test_a_model_with_noise_inside_is_refused(lean: Project, call: Call) -> None:
+    model = lean.folder / "tiny.onnx"
+    content = bytearray(model.read_bytes())
+    content[20:400] = bytes((17 * i + 91) % 256 for i in range(380))
+    model.write_bytes(content)
+    one_error(call("build", "--out", "run"), 2, str(model))
+
+
+def test_a_custom_operator_fails_the_builds_and_the_report_says_so(lean: Project, call: Call) -> None:
+    onnx.save(has_a_custom_operator(), str(lean.folder / "tiny.onnx"))
+    answer = call("run", "--out", "run")
+    assert answer.code == 3
+    assert "Traceback" not in answer.err + answer.out
+    builds = report_of(lean.folder / "run")["builds"]
+    assert {build["status"] for build in builds} == {"failed"}
+    assert all("Sharpen" in str(build["error"]) for build in builds)
+
+
+def test_an_unreadable_image_is_a_finding_and_the_run_goes_on(lean: Project, call: Call) -> None:
+    (lean.folder / "evaluation" / "dark" / "03.png").write_bytes(b"\x89PNG\r\n\x1a\n no image")
+    answer = call("run", "--out", "run")
+    assert answer.code == 0, answer.err
+    assert "DATA-BROKEN-FILE" in answer.err
+    report = report_of(lean.folder / "run")
+    finding = next(f for f in report["findings"] if f["id"] == "DATA-BROKEN-FILE")
+    assert "03.png" in str(finding["facts"])
+    assert {parity["n"] for result in report["results"] for parity in result["parity"]} == {19}
+    assert {result["accuracy"]["n"] for result in report["results"]} == {19}
+
+
+def test_a_set_of_nothing_but_unreadable_images_is_refused(lean: Project, call: Call) -> None:
+    for path in (lean.folder / "evaluation").rglob("*.png"):
+        path.write_bytes(b"no image")
+    one_error(call("build", "--out", "run"), 2, "no sample of the set can be read")
+
+
+def test_labels_that_do_not_fit_the_output_leave_the_accuracy_open(lean: Project, call: Call) -> None:
+    shutil.copytree(lean.folder / "evaluation" / "dark", lean.folder / "evaluation" / "zebra")
+    text = lean.plan_path.read_text() + "\n[gates]\naccuracy_drop_max = 0.1\n"
+    lean.plan_path.write_text(text)
+    answer = call("run", "--out", "run")
+    assert answer.code == 4, answer
+    report = report_of(lean.folder / "run")
+    assert {result["verdict"] for result in report["results"] if not result["baseline"]} == {"inconclusive"}
+    assert [result["accuracy"] for result in report["results"]] == [None, None]
+    assert "labels from 0 to 2" in str(report["not_measured"])
+
+
+def test_outputs_that_are_no_numbers_are_told(lean: Project, call: Call) -> None:
+    onnx.save(gives_nan(), str(lean.folder / "tiny.onnx"))
+    answer = call("run", "--out", "run")
+    assert answer.code == 0, answer.err
+    assert "OUTPUT-NONFINITE" in answer.err
+    finding = next(f for f in report_of(lean.folder / "run")["findings"] if f["id"] == "OUTPUT-NONFINITE")
+    assert finding["subject"] == "tiny/onnx"
+    assert finding["facts"] == {"output": "join_out", "numbers": 20}
+
+
+def test_a_source_model_that_fails_on_some_samples_is_named_with_them(lean: Project, call: Call) -> None:
+    onnx.save(fails_on_light_images(), str(lean.folder / "tiny.onnx"))
+    answer = call("run", "--out", "run")
+    assert answer.code == 3, answer
+    assert "source model did not run on every sample" in answer.err
+    assert "Traceback" not in answer.err + answer.out
+    events = list((lean.folder / "run" / "jobs").rglob("attempts.jsonl"))
+    assert events
+
+
+def test_debug_shows_the_traceback_and_the_message(lean: Project, call: Call) -> None:
+    Path("tiny.onnx").write_bytes(b"")
+    answer = call("run", "--debug")
+    assert answer.code == 2
+    assert "Traceback (most recent call last)" in answer.err
+    assert "error: " in answer.err
