@@ -1,7 +1,8 @@
 """phoneproof's Python API: what the command line does, as functions.
 
+from phoneproof.plan.model import read_plan
 from phoneproof.runs.run import run
-finished = run(Path("phoneproof.toml"), out=Path("run"))
+finished = run(read_plan(Path("phoneproof.toml")), out=Path("run"))
 finished.exit_code, finished.report.recommendation
 """
 

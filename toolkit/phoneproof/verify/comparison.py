@@ -30,7 +30,7 @@ NoiseReason = Literal["too_few_rounds", "no_variation", "wide_interval"]
 
 LEAST_ROUNDS: Final = 10
 MARGIN: Final = 0.03
-"""Speeds within 3 % count as the same, unless the plan sets another margin."""
+"""Speeds within 3 % count as the same."""
 HIGHEST_CORRELATION: Final = 0.9
 ROUNDING: Final = 1e-12
 """Log-ratios that differ by less differ by the rounding of logarithms: one ns in 1,000 s is 1e-12."""
