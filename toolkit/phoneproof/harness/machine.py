@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -49,15 +49,24 @@ def cpu_flags() -> frozenset[str]:
     return frozenset()
 
 
-def clock_resolution_ns() -> int:
-    """Smallest step of perf_counter_ns seen in a thousand changes, in ns."""
-    smallest = 1_000_000_000
-    for _ in range(1_000):
-        first = time.perf_counter_ns()
-        second = time.perf_counter_ns()
-        while second == first:
-            second = time.perf_counter_ns()
-        smallest = min(smallest, second - first)
+def clock_resolution_ns(clock: Callable[[], int] = time.perf_counter_ns, steps: int = 1_000) -> int:
+    """Smallest positive difference between successive readings of the clock, in ns.
+
+    The greater of its resolution and the time that a reading takes, so that what is long against it is long
+    against the overhead of the call too. ValueError when the clock does not advance in a million readings.
+    """
+    smallest = 0
+    found = readings = 0
+    before = clock()
+    while found < steps:
+        now = clock()
+        readings += 1
+        if now > before:
+            smallest = min(smallest, now - before) if found else now - before
+            found += 1
+        elif readings >= 1_000_000 and not found:
+            raise ValueError("the clock does not advance")
+        before = now
     return smallest
 
 

@@ -41,8 +41,15 @@ def test_the_environment_is_of_wire_values() -> None:
         assert facts["cpu_features"] is not None
 
 
-def test_the_clock_steps() -> None:
+def test_the_clock_of_this_process_advances_in_less_than_a_millisecond() -> None:
     assert 0 < clock_resolution_ns() < 1_000_000
+
+
+def test_the_smallest_step_of_a_coarse_clock_is_found() -> None:
+    readings = iter([t for step in (0, 700, 1000, 1500) for t in [step] * 5])
+    assert clock_resolution_ns(lambda: next(readings), steps=3) == 300
+    with pytest.raises(ValueError, match="does not advance"):
+        clock_resolution_ns(lambda: 7)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import binom
 from scipy.stats.mstats import mquantiles
 
-from phoneproof.verify.clock import batch_size_for, clock_resolution_ns
 from phoneproof.verify.latency import ValidityRules, least_runs_for, summarise_latency
 
 MS = 1_000_000
@@ -102,27 +99,3 @@ def test_equal_and_zero_times_are_summarised() -> None:
 def test_impossible_runs_are_refused(runs: list[int], batch: int) -> None:
     with pytest.raises(ValueError, match="batch"):
         summarise_latency(runs, batch)
-
-
-def test_the_clock_of_this_process_advances_in_less_than_a_millisecond() -> None:
-    assert 0 < clock_resolution_ns() < MS
-
-
-def test_the_smallest_step_of_a_coarse_clock_is_found() -> None:
-    readings = iter([t for step in (0, 700, 1000, 1500) for t in [step] * 5])
-    assert clock_resolution_ns(lambda: next(readings), steps=3) == 300
-    with pytest.raises(ValueError, match="does not advance"):
-        clock_resolution_ns(lambda: 7)
-
-
-@given(st.floats(1, 1e10), st.integers(1, 10**7))
-def test_a_batch_is_the_least_that_makes_the_clock_one_percent(single_ns: float, clock_ns: int) -> None:
-    size = batch_size_for(single_ns, clock_ns)
-    assert clock_ns <= 0.01 * size * single_ns * (1 + 1e-9)
-    assert size == 1 or clock_ns > 0.01 * (size - 1) * single_ns * (1 - 1e-9)
-
-
-@pytest.mark.parametrize(("single_ns", "clock_ns"), [(0, 50), (-1, 50), (100, 0), (float("nan"), 50)])
-def test_a_batch_for_no_time_is_refused(single_ns: float, clock_ns: int) -> None:
-    with pytest.raises(ValueError, match="a time of"):
-        batch_size_for(single_ns, clock_ns)
