@@ -61,10 +61,8 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
 
 WHY_SENTENCES: Final[Mapping[str, str]] = {
     "not_asked": "the plan does not ask for it",
-    "no_evaluation_set": "the plan names no evaluation set",
     "no_labels": "the evaluation set has no labels",
     "no_baseline": "there is no baseline to compare with",
-    "no_edge_inputs": "the plan asks for no edge inputs",
     "no_device": "the plan names no such device",
     "too_few_rounds": "too few rounds were completed",
     "build_failed": "the build failed",

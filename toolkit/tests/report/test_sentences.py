@@ -30,7 +30,7 @@ RATIO = {"ratio": 1.31, "lo": 1.2, "hi": 1.43, "limit": 1.5}
 
 REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
     "gate_passed": ({}, "Within the limits"),
-    "not_measured": ({"why": "no_evaluation_set"}, "Not measured: the plan names no evaluation set."),
+    "not_measured": ({"why": "no_labels"}, "Not measured: the evaluation set has no labels."),
     "parity_below": (
         {"output": "boxes", "sqnr_db": 7.31, "limit_db": 10.0, "slice": "axis 1, index 4"},
         "Output boxes is 7.3 dB from the reference, in axis 1, index 4; 10.0 dB are asked.",
@@ -161,6 +161,7 @@ def test_every_reason_that_the_package_raises_has_a_sentence() -> None:
 def test_no_sentence_is_of_a_reason_that_nothing_raises() -> None:
     written = {text for path in SOURCES for text in _constants(path)}
     assert set(sentences.REASON_SENTENCES) - written == set()
+    assert set(sentences.WHY_SENTENCES) - written == set()
 
 
 @pytest.mark.parametrize(
