@@ -25,6 +25,7 @@ def command(old: Path, new: Path, as_json: bool) -> int:
     from phoneproof.report.compare import compare_reports
     from phoneproof.report.json_report import read_report
     from phoneproof.report.sentences import facts_text
+    from phoneproof.report.units import counted
     from phoneproof.runs.folder import report_file
 
     compared = compare_reports(read_report(report_file(old)), read_report(report_file(new)))
@@ -40,7 +41,6 @@ def command(old: Path, new: Path, as_json: bool) -> int:
         where = f"{change.configuration.build_id} on {change.device}"
         click.echo(printable(f"unknown  {change.id:14} {where}: {facts_text(change.facts)}"))
     count = len(compared.regressions)
-    click.echo(
-        f"{compared.pairs} results compared, {count} regressions, {len(compared.improvements)} better."
-    )
+    pairs, regressions = counted(compared.pairs, "result"), counted(count, "regression")
+    click.echo(f"{pairs} compared, {regressions}, {len(compared.improvements)} better.")
     return 1 if count else 0

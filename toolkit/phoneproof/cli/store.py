@@ -21,7 +21,7 @@ def list_entries(as_json: bool) -> int:
     """List what the store holds, least recently used first."""
     from phoneproof.builds.store import Store, default_store
     from phoneproof.cli.json_text import json_text
-    from phoneproof.report.units import bytes_text
+    from phoneproof.report.units import bytes_text, counted
 
     store = Store(default_store())
     entries = store.entries()
@@ -31,7 +31,7 @@ def list_entries(as_json: bool) -> int:
     for entry in entries:
         click.echo(f"{entry.kind:11} {entry.key[:16]}  {bytes_text(entry.size_bytes)}")
     total = bytes_text(sum(entry.size_bytes for entry in entries))
-    click.echo(f"{len(entries)} entries, {total}, in {store.root}")
+    click.echo(f"{counted(len(entries), 'entry', 'entries')}, {total}, in {store.root}")
     return 0
 
 
@@ -45,6 +45,7 @@ def prune(keep_gb: float, unused_days: float, as_json: bool) -> int:
     """Remove the least recently used entries. Runs keep their own builds."""
     from phoneproof.builds.store import Store, default_store, storage_errors
     from phoneproof.cli.json_text import json_text
+    from phoneproof.report.units import bytes_text, counted
 
     store = Store(default_store())
     with storage_errors(store.root):
@@ -52,5 +53,6 @@ def prune(keep_gb: float, unused_days: float, as_json: bool) -> int:
     if as_json:
         click.echo(json_text({"removed": [asdict(entry) for entry in removed]}))
     else:
-        click.echo(f"Removed {len(removed)} entries, {sum(e.size_bytes for e in removed) / 1e9:.2f} GB.")
+        freed = bytes_text(sum(entry.size_bytes for entry in removed))
+        click.echo(f"Removed {counted(len(removed), 'entry', 'entries')}, {freed}.")
     return 0

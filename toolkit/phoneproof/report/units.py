@@ -4,6 +4,7 @@ Bytes are decimal (1 MB = 1,000,000 bytes), as shops and the stores of apps coun
 """
 
 import math
+from datetime import UTC, datetime
 from typing import Final
 
 MISSING: Final = "\N{EN DASH}"
@@ -11,6 +12,26 @@ MINUS: Final = "\N{MINUS SIGN}"
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
 SHARE_METRICS: Final = frozenset({"top-1", "top-5", "top1", "top5", "accuracy"})
 """Metrics that are a share of the samples, shown in per cent; others are shown as they are."""
+
+
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def point_in_time(iso: str) -> str:
+    """A time of ISO 8601 with a zone, in UTC: `30 Nov 2026, 13:44 UTC`. Other text is shown as it is."""
+    try:
+        given = datetime.fromisoformat(iso)
+        at = given.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return iso
+    if given.tzinfo is None:
+        return iso
+    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """A number with what it counts: `1 result`, `2 results`."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def significant(value: float, digits: int = 3) -> str:

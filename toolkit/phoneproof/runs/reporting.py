@@ -63,10 +63,11 @@ def assemble(state: RunState) -> report.Report:
             diagnoses.append(diagnosis_of(measured, baseline, limits, reported, failed))
     versions = _versions(state)
     command = state.record.command
+    created = datetime.fromtimestamp(state.record.created_ms // 1_000, UTC)
     return report.Report(
         run=report.RunFacts(
             id=state.record.run_id,
-            created=datetime.fromtimestamp(state.record.created_ms / 1_000, UTC).isoformat(),
+            created=created.isoformat(),
             phoneproof_version=state.record.phoneproof_version,
             plan_sha256=state.record.plan_sha256,
             command=command,

@@ -65,3 +65,24 @@ def test_a_metric_that_is_no_share_is_shown_as_it_is() -> None:
     assert units.metric_value("mean error", 12.3456) == "12.35"
     assert units.metric_difference("top-5", -0.01) == f"{MINUS}1.00 points"
     assert units.metric_difference("mean error", 0.5) == "+0.500"
+
+
+@pytest.mark.parametrize(
+    ("iso", "text"),
+    [
+        ("2026-11-30T13:44:59+00:00", "30 Nov 2026, 13:44 UTC"),
+        ("2026-01-01T01:05:00.123456+02:00", "31 Dec 2025, 23:05 UTC"),
+        ("2026-05-03T00:00:00Z", "3 May 2026, 00:00 UTC"),
+        ("yesterday", "yesterday"),
+        ("2026-05-03T00:00:00", "2026-05-03T00:00:00"),
+        ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00+14:00"),
+    ],
+)
+def test_a_point_in_time_is_shown_in_utc_to_the_minute(iso: str, text: str) -> None:
+    assert units.point_in_time(iso) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 entries"), (1, "1 entry"), (1200, "1,200 entries")])
+def test_what_is_counted_is_in_the_right_number(number: int, text: str) -> None:
+    assert units.counted(number, "entry", "entries") == text
+    assert units.counted(number, "run") == text.replace("entries", "runs").replace("entry", "run")
