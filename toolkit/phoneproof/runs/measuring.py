@@ -47,7 +47,7 @@ class Timing:
 class Measurement:
     """All that is known of a build at a place on a device.
 
-    loaded: what the configuration that gave the outputs told. parity_error: why outputs cannot be compared.
+    loaded: what it told of memory and of the time to load. parity_error: why outputs cannot be compared.
     compared: numbers of the samples behind the parity, in its order. sample_ids: the names of all samples,
     None where the plan keeps them out of reports. accuracy_missing: metrics that the plan asks for and that
     have no drop, and why.
@@ -117,7 +117,8 @@ def measure(
     cases = tuple((case, run.ends[case.case_id]) for case in planned)
     kept = _kept(run, build, planned)
     parity, parity_error = _parity(yardstick, kept)
-    accuracy, missing = _accuracy(context, plan, build, yardstick, kept)
+    pair = _pair(yardstick, kept)
+    accuracy, missing = _accuracy(context, plan, build, yardstick, pair)
     return Measurement(
         build,
         placement,
@@ -125,7 +126,7 @@ def measure(
         _loaded(cases),
         parity,
         parity_error,
-        _compared(yardstick, kept),
+        () if pair is None else pair.samples,
         yardstick.samples.stored.ids if plan.data.may_leave else None,
         accuracy,
         missing,
@@ -142,9 +143,11 @@ def _kept(run: DeviceRun, build: FinishedBuild, planned: tuple[PlannedCase, ...]
 
 
 def _loaded(cases: tuple[tuple[PlannedCase, CaseEnd], ...]) -> Measured | None:
-    """What the infer case's configuration told: memory after all samples, load time; else what a load did."""
-    finished = {case.kind: end.finished.measured for case, end in cases if end.finished is not None}
-    return finished.get("infer") or finished.get("load")
+    """Memory after all samples, and the load time of the configuration that is timed."""
+    told = [(case, end.finished.measured) for case, end in cases if end.finished is not None]
+    last = next((one for kind in ("infer", "load") for case, one in told if case.kind == kind), None)
+    timed = next((one for case, one in told if case.kind == "load" and case.use != "outputs"), None)
+    return last if last is None or timed is None else replace(last, load_ms=timed.load_ms)
 
 
 def _parity(
@@ -158,25 +161,19 @@ def _parity(
         return (), error
 
 
-def _compared(yardstick: Yardstick, kept: KeptOutputs | None) -> tuple[int, ...]:
-    if yardstick.reference is None or kept is None:
-        return ()
-    return tuple(sorted(set(sample_numbers(yardstick.reference)) & set(sample_numbers(kept))))
-
-
 def _accuracy(
     context: RunContext,
     plan: Plan,
     build: FinishedBuild,
     yardstick: Yardstick,
-    kept: KeptOutputs | None,
+    pair: "_Pair | None",
 ) -> tuple[dict[str, AccuracyDrop], dict[str, Reason]]:
     """The drop of each metric, or why it has none. One that cannot be had does not stop the run."""
     drops: dict[str, AccuracyDrop] = {}
     missing: dict[str, Reason] = {}
     for metric in plan.task.metrics:
         try:
-            found = _drop(context, plan, build, yardstick, kept, metric)
+            found = _drop(context, plan, build, yardstick, pair, metric)
         except (RequestError, WorkerError, ProtocolError) as error:
             found = _failed(metric, error)
         if isinstance(found, Reason):
@@ -191,15 +188,13 @@ def _drop(
     plan: Plan,
     build: FinishedBuild,
     yardstick: Yardstick,
-    kept: KeptOutputs | None,
+    pair: "_Pair | None",
     metric: str,
 ) -> AccuracyDrop | Reason:
     if yardstick.reference is None:
         return Reason.of("not_measured", why="reference_failed", metric=metric)
-    samples = _compared(yardstick, kept)
-    if kept is None or not samples:
+    if pair is None:
         return Reason.of("not_measured", why="not_run", metric=metric)
-    pair = _Pair(yardstick.reference, kept, samples)
     if metric not in BUILT_IN:
         return _scored(context, plan, build, pair, yardstick.labels, metric)
     if yardstick.labels is None:
@@ -227,6 +222,13 @@ class _Pair:
         for tensor, position in zip(self.reference.tensors, order, strict=True):
             tensors[position] = replace(tensors[position], name=tensor.name)
         return KeptOutputs(self.build.path, tuple(tensors))
+
+
+def _pair(yardstick: Yardstick, kept: KeptOutputs | None) -> _Pair | None:
+    if yardstick.reference is None or kept is None:
+        return None
+    samples = sorted(set(sample_numbers(yardstick.reference)) & set(sample_numbers(kept)))
+    return _Pair(yardstick.reference, kept, tuple(samples)) if samples else None
 
 
 def _top_k(plan: Plan, pair: _Pair, labels: Sequence[Any], k: int) -> AccuracyDrop:

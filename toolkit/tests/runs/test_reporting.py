@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from phoneproof.devices.simulated import Fault
+from phoneproof.devices.simulated import Fault, Loading
 from phoneproof.plan.model import read_plan
 from phoneproof.protocol.job import Configuration, read_job
 from phoneproof.protocol.schema_files import schema_text
@@ -274,14 +274,18 @@ def test_where_int8_saturates_outputs_and_speed_come_from_two_configurations(pla
         exact = configuration.options.get("x64quantprecision") == "1"
         return (scores if exact or "int8" not in configuration.build_id else scores[:, ::-1].copy(),)
 
+    def loading(configuration: Configuration) -> Any:
+        return Loading(load_ms=50.0 if configuration.configuration_id == INT8_ID else 3.0)
+
     medians = {FLOAT_ID: 4_000_000, INT8_ID: 9_000_000, "c002": 2_000_000}
-    ended = play(Scene(answer=saturating, medians_ns=medians, environment={"int8_saturates": True}))
+    ended = play(Scene((), saturating, medians, loading=loading, environment={"int8_saturates": True}))
     result = ended.result(INT8)
     assert result.verdict == "pass"
     assert result.accuracy is not None
     assert result.accuracy.value == 1.0
     assert result.latency is not None
     assert result.latency.median_ms == pytest.approx(2.0, rel=0.02)
+    assert result.latency.load_ms == 3.0
     assert result.comparison is not None
     assert result.comparison.ratio == pytest.approx(2.0, rel=0.02)
     assert result.outcomes == {"passed": 4}
