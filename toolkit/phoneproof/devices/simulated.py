@@ -16,8 +16,10 @@ from phoneproof.devices.simulated_behaviour import (
     Behaviour,
     Fault,
     Loading,
+    Waiting,
     constant_latency,
     noisy_latency,
+    steady_waiting,
 )
 from phoneproof.devices.simulated_runner import RunnerEnded, SimulatedClock, SimulatedRunner
 from phoneproof.errors import DeviceError, PhoneproofError, StorageError
@@ -177,6 +179,8 @@ __all__ = [
     "Loading",
     "SimulatedDevice",
     "SimulatedIdentity",
+    "Waiting",
     "constant_latency",
     "noisy_latency",
+    "steady_waiting",
 ]

@@ -18,6 +18,10 @@ error would."""
 Latency = Callable[[Configuration, int], int]
 """Time in ns of run number n (from 0, in one case) of a configuration."""
 
+Waiting = Callable[[Configuration, int], int | None]
+"""What a configuration waits for a processor in a visit whose timed runs take so many ns together, in ns;
+None where the device does not tell."""
+
 FaultKind = Literal["error", "crash", "exit", "timed_out", "low_memory", "lost"]
 Place = Literal["load", "infer", "benchmark"]
 
@@ -88,6 +92,11 @@ def noisy_latency(median_ns: Mapping[str, int], spread: float = 0.02, seed: int 
     return latency
 
 
+def steady_waiting(share: float) -> Waiting:
+    """Every visit waits this share of its timed runs. It adds nothing to their times."""
+    return lambda configuration, timed_ns: round(share * timed_ns)
+
+
 @dataclass(frozen=True)
 class Behaviour:
     """All that a simulated device does."""
@@ -96,3 +105,4 @@ class Behaviour:
     latency: Latency = field(default_factory=constant_latency)
     loading: Callable[[Configuration], Loading] = _load_as_requested
     faults: tuple[Fault, ...] = ()
+    waiting: Waiting = field(default_factory=lambda: steady_waiting(0.0))

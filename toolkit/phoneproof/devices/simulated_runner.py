@@ -200,6 +200,8 @@ class SimulatedRunner:
         order = [candidate] if baseline is None else [baseline, candidate, candidate, baseline]
         for number in range(case.rounds):
             visits = tuple(side.visit() for side in order)
+            waits = [side.waited_ns(visit) for side, visit in zip(order, visits, strict=True)]
+            known = tuple(one for one in waits if one is not None)
             self._take(sum(map(sum, visits)), self.job.limits.round_timeout_ms)
             yield RoundFinished(
                 "round_finished",
@@ -210,6 +212,7 @@ class SimulatedRunner:
                 baseline.pace.batch if baseline else None,
                 candidate.pace.batch,
                 visits,
+                known if len(known) == len(visits) else None,
             )
             self.clock.pass_ns(case.pause_ms * 1_000_000)
         measured = replace(
@@ -241,6 +244,7 @@ class _Side:
 
     def __init__(self, behaviour: Behaviour, configuration: Configuration, case: BenchmarkCase) -> None:
         self._latency = behaviour.latency
+        self._waiting = behaviour.waiting
         self._configuration = configuration
         self._runs = 0
         first_ns = self._run_ns()
@@ -250,6 +254,10 @@ class _Side:
     def visit(self) -> tuple[int, ...]:
         """Each timed batch in ns."""
         return tuple(sum(self._run_ns() for _ in range(self.pace.batch)) for _ in range(self.pace.runs))
+
+    def waited_ns(self, visit: tuple[int, ...]) -> int | None:
+        """What the threads waited in a visit."""
+        return self._waiting(self._configuration, sum(visit))
 
     def _run_ns(self) -> int:
         self._runs += 1

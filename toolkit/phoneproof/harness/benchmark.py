@@ -5,12 +5,23 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+from phoneproof.harness.waiting import thread_waits, waited_ns
 from phoneproof.protocol.job import BenchmarkCase
 from phoneproof.protocol.pace import Pace, pace_for
 from phoneproof.runtimes.runtime import Invocation
 
-Visit = Callable[[], tuple[int, ...]]
+
+@dataclass(frozen=True)
+class VisitTimes:
+    """One visit: each timed batch in ns, and what the threads of its process waited for a processor in ns."""
+
+    times_ns: tuple[int, ...]
+    waited_ns: int | None
+
+
+Visit = Callable[[], VisitTimes]
 
 
 def first_ms(invoke: Invocation) -> float:
@@ -33,8 +44,14 @@ def warm_up(invoke: Invocation, case: BenchmarkCase) -> Pace:
     return pace_for(fastest, case)
 
 
-def time_visit(invoke: Invocation, pace: Pace) -> tuple[int, ...]:
-    """Each timed batch of one visit in ns."""
+def time_visit(invoke: Invocation, pace: Pace) -> VisitTimes:
+    """One visit of this process."""
+    before = thread_waits()
+    times = _batches_ns(invoke, pace)
+    return VisitTimes(times, waited_ns(before, thread_waits()))
+
+
+def _batches_ns(invoke: Invocation, pace: Pace) -> tuple[int, ...]:
     clock = time.perf_counter_ns
     times: list[int] = []
     if pace.batch == 1:
@@ -54,7 +71,7 @@ def time_visit(invoke: Invocation, pace: Pace) -> tuple[int, ...]:
 
 def rounds_of(
     case: BenchmarkCase, candidate: Visit, baseline: Visit | None
-) -> Iterator[tuple[int, tuple[tuple[int, ...], ...]]]:
+) -> Iterator[tuple[int, tuple[VisitTimes, ...]]]:
     """Number and visits of each round: candidate alone, or baseline, candidate, candidate, baseline.
 
     ABBA lets a linear drift of the machine fall out of the ratio.

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from phoneproof.harness.attempt import CurrentAttempt, Done, measured
-from phoneproof.harness.benchmark import Visit, first_ms, rounds_of, time_visit, warm_up
+from phoneproof.harness.benchmark import Visit, VisitTimes, first_ms, rounds_of, time_visit, warm_up
 from phoneproof.harness.configurations import Loaded
 from phoneproof.harness.event_log import UNSTAMPED
 from phoneproof.harness.machine import clock_resolution_ns
@@ -36,7 +36,7 @@ class _Side:
         self.first_ms = first_ms(self._invoke)
         self.pace = warm_up(self._invoke, case)
 
-    def __call__(self) -> tuple[int, ...]:
+    def __call__(self) -> VisitTimes:
         return time_visit(self._invoke, self.pace)
 
 
@@ -85,7 +85,7 @@ def _run_rounds(
     baseline: "_Side | ProcessVisit | None",
 ) -> None:
     visit_baseline: Visit | None = baseline
-    for number, times in rounds_of(case, candidate, visit_baseline):
+    for number, visits in rounds_of(case, candidate, visit_baseline):
         batch = _batch(candidate.pace)
         baseline_batch = _batch(baseline.pace) if baseline is not None else None
         attempt.log.write(
@@ -97,9 +97,16 @@ def _run_rounds(
                 "B" if baseline is None else "ABBA",
                 baseline_batch,
                 batch,
-                times,
+                tuple(visit.times_ns for visit in visits),
+                _waited(visits),
             )
         )
+
+
+def _waited(visits: tuple[VisitTimes, ...]) -> tuple[int, ...] | None:
+    """One number for each visit, or None: a system tells of every visit or of none."""
+    told = tuple(visit.waited_ns for visit in visits if visit.waited_ns is not None)
+    return told if len(told) == len(visits) else None
 
 
 def _batch(pace: Pace | None) -> int:

@@ -13,7 +13,7 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any, NoReturn
 
-from phoneproof.harness.benchmark import first_ms, no_garbage_collection, time_visit, warm_up
+from phoneproof.harness.benchmark import VisitTimes, first_ms, no_garbage_collection, time_visit, warm_up
 from phoneproof.harness.configurations import load_configuration
 from phoneproof.harness.own_files import leave_for_storage
 from phoneproof.protocol.job import BenchmarkCase, read_job
@@ -51,7 +51,7 @@ class ProcessVisit:
         self.accelerator_actual: str | None = None
         self.operators: Mapping[str, int] | None = None
 
-    def __call__(self) -> tuple[int, ...]:
+    def __call__(self) -> VisitTimes:
         request = self._work / "request.json"
         pace = asdict(self.pace) if self.pace else None
         try:
@@ -71,7 +71,7 @@ class ProcessVisit:
         self.first_ms = self.first_ms if self.first_ms is not None else result["first_ms"]
         self.accelerator_actual = result["accelerator_actual"]
         self.operators = result["operators"]
-        return tuple(result["times_ns"])
+        return VisitTimes(tuple(result["times_ns"]), result["waited_ns"])
 
     def _end_as(self, code: int) -> NoReturn:
         """Raise what the visit raised, or end as its process did, so that the supervisor sees the cause."""
@@ -103,11 +103,12 @@ def visit(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     settled = warm_up(invoke, case)
     pace = Pace(**request["pace"]) if request["pace"] else settled
     with no_garbage_collection():
-        times = time_visit(invoke, pace)
+        timed = time_visit(invoke, pace)
     return {
         "pace": asdict(pace),
         "first_ms": first,
-        "times_ns": times,
+        "times_ns": timed.times_ns,
+        "waited_ns": timed.waited_ns,
         "accelerator_actual": loaded.session.accelerator_actual,
         "operators": loaded.session.operators,
     }

@@ -61,6 +61,8 @@ def _check_round(event: RoundFinished, case: Case) -> None:
         fits = fits and (event.baseline_batch is not None) == pair
         fits = fits and min(event.candidate_batch, event.baseline_batch or 1) >= 1
         fits = fits and all(visit and min(visit) >= 0 for visit in event.visits_ns)
+        if event.waited_ns is not None:
+            fits = fits and len(event.waited_ns) == len(event.visits_ns) and min(event.waited_ns) >= 0
     if not fits:
         raise _wrong(event, "whose visits are not those of its case")
 

@@ -93,6 +93,8 @@ class RoundFinished:
     """One round of a benchmark: every timed batch in ns of the invocations only, in the order they ran.
 
     visits: for ABBA four lists, for a candidate alone one; batch: invocations in one timed batch.
+    waited_ns: for each visit, how long the runner's threads were ready to run but waited for a processor,
+    summed over the threads; None where the system does not tell.
     """
 
     event: Literal["round_finished"]
@@ -103,6 +105,7 @@ class RoundFinished:
     baseline_batch: int | None
     candidate_batch: int
     visits_ns: tuple[tuple[int, ...], ...]
+    waited_ns: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def finished(case_id: str) -> CaseFinished:
 
 
 def a_round(case_id: str) -> RoundFinished:
-    return RoundFinished("round_finished", stamp(0), case_id, 0, "B", None, 1, ((1,),))
+    return RoundFinished("round_finished", stamp(0), case_id, 0, "B", None, 1, ((1,),), None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from phoneproof.devices.device import JobResults
 from phoneproof.devices.host import HostDevice
+from phoneproof.harness.waiting import thread_waits
 from phoneproof.protocol.attempts import case_ends
 from phoneproof.protocol.events import CaseFinished, JobStarted, RoundFinished
 from phoneproof.protocol.job import Job, Keep, SampleSet
@@ -183,6 +184,12 @@ def test_benchmarks_in_every_interleaving(tmp_path: Path) -> None:
     assert all(one.candidate_batch > 10 for one in rounds["benchmark-alone"])
     assert all(min(one.visits_ns[0]) > 500_000 for one in rounds["benchmark-alone"])
     assert all([1 <= len(visit) <= 4 for visit in one.visits_ns] for one in rounds["benchmark-pair"])
+    # Every visit, in this process or in one of its own, tells what its threads waited, or no visit does.
+    waits = [one.waited_ns for found in rounds.values() for one in found]
+    if thread_waits() is not None:
+        assert [len(one) for one in waits if one is not None] == [1] * 3 + [4] * 5
+    else:
+        assert set(waits) == {None}
     told = finished(results)
     for case_id in rounds:
         assert told[case_id].measured.first_ms is not None

@@ -15,8 +15,10 @@ from phoneproof.devices.simulated import (
     Loading,
     SimulatedDevice,
     SimulatedIdentity,
+    Waiting,
     constant_latency,
     noisy_latency,
+    steady_waiting,
 )
 from phoneproof.errors import DeviceError
 from phoneproof.protocol.attempts import case_ends
@@ -200,6 +202,17 @@ def test_sub_millisecond_runs_are_batched(tmp_path: Path) -> None:
     one = next(event for event in results.events if isinstance(event, RoundFinished))
     assert one.candidate_batch == 34
     assert one.visits_ns == ((34 * 30_000,) * 10,)
+    assert one.waited_ns == (0,)
+
+
+def test_waiting_for_a_processor_is_that_of_the_script(tmp_path: Path) -> None:
+    def rounds(name: str, waiting: Waiting) -> list[RoundFinished]:
+        _, results = run(tmp_path / name, Behaviour(negated, waiting=waiting))
+        return [event for event in results.events if isinstance(event, RoundFinished)]
+
+    for one in rounds("busy", steady_waiting(0.25)):
+        assert one.waited_ns == tuple(round(0.25 * sum(visit)) for visit in one.visits_ns)
+    assert {one.waited_ns for one in rounds("silent", lambda configuration, timed_ns: None)} == {None}
 
 
 def test_nothing_can_pass_for_a_real_device(tmp_path: Path) -> None:

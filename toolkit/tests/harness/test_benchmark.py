@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phoneproof.harness.benchmark import rounds_of, time_visit, warm_up
+from phoneproof.harness.benchmark import Visit, VisitTimes, rounds_of, time_visit, warm_up
 from phoneproof.protocol.job import BenchmarkCase
 from phoneproof.protocol.pace import Pace, pace_for
 
@@ -52,7 +52,7 @@ def test_the_pace_fills_the_visit_and_batches_reach_their_length(
 @pytest.mark.parametrize("pace", [Pace(1, 7), Pace(5, 3)])
 def test_a_visit_times_every_batch(pace: Pace) -> None:
     invoke = Counted()
-    times = time_visit(invoke, pace)  # type: ignore[arg-type]
+    times = time_visit(invoke, pace).times_ns  # type: ignore[arg-type]
     assert len(times) == pace.runs
     assert invoke.calls == pace.runs * pace.batch
 
@@ -62,8 +62,8 @@ def test_a_time_is_that_of_the_whole_batch() -> None:
         time.sleep(0.002)
         return []
 
-    (single,) = time_visit(wait, Pace(1, 1))  # type: ignore[arg-type]
-    (batch,) = time_visit(wait, Pace(4, 1))  # type: ignore[arg-type]
+    (single,) = time_visit(wait, Pace(1, 1)).times_ns  # type: ignore[arg-type]
+    (batch,) = time_visit(wait, Pace(4, 1)).times_ns  # type: ignore[arg-type]
     assert single >= 2_000_000
     assert batch >= 8_000_000
 
@@ -77,12 +77,16 @@ def test_warming_up_takes_at_least_three_runs() -> None:
 def test_rounds_with_a_baseline_are_abba() -> None:
     order: list[str] = []
 
-    def visit(name: str) -> tuple[int, ...]:
+    def visit(name: str) -> VisitTimes:
         order.append(name)
-        return (len(order),)
+        return VisitTimes((len(order),), 0)
 
-    rounds = list(rounds_of(CASE, lambda: visit("B"), lambda: visit("A")))
+    def times(baseline: Visit | None) -> list[tuple[int, list[tuple[int, ...]]]]:
+        rounds = rounds_of(CASE, lambda: visit("B"), baseline)
+        return [(number, [one.times_ns for one in visits]) for number, visits in rounds]
+
+    rounds = times(lambda: visit("A"))
     assert "".join(order) == "ABBAABBA"
-    assert rounds == [(0, ((1,), (2,), (3,), (4,))), (1, ((5,), (6,), (7,), (8,)))]
+    assert rounds == [(0, [(1,), (2,), (3,), (4,)]), (1, [(5,), (6,), (7,), (8,)])]
     order.clear()
-    assert [visits for _, visits in rounds_of(CASE, lambda: visit("B"), None)] == [((1,),), ((2,),)]
+    assert times(None) == [(0, [(1,)]), (1, [(2,)])]

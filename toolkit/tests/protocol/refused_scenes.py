@@ -94,10 +94,23 @@ def refused_scenes() -> list[Scene]:
         baseline_batch=1,
         candidate_batch=1,
         visits_ns=[[5], [5], [5]],
+        waited_ns=None,
+    )
+    unsaid = scene("wait-of-one-visit-missing", "What the threads waited is told of every visit or of none.")
+    unsaid.runner().line(
+        "round_finished",
+        case_id="bench",
+        round=0,
+        order="ABBA",
+        baseline_batch=1,
+        candidate_batch=1,
+        visits_ns=[[5], [5], [5], [5]],
+        waited_ns=[0, 0, 0],
     )
     foreign = scene("word-in-runners-file", "A supervisor's word in a runner's file.")
     foreign.runner().line("attempt_ended", cause="exited", code=0, confidence="high", facts={}, log_tail=[])
-    return [*scenes, utf16, headless, restarted, outside, no_samples, no_output, elsewhere, short, foreign]
+    cases = [outside, no_samples, no_output, elsewhere, short, unsaid]
+    return [*scenes, utf16, headless, restarted, *cases, foreign]
 
 
 def _finish_fields() -> dict[str, object]:

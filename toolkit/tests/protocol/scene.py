@@ -151,6 +151,7 @@ class Runner:
             baseline_batch=1,
             candidate_batch=1,
             visits_ns=visits,
+            waited_ns=None if number else [0, 0, 5, 0],
         )
 
     def finish(self, case: str, error: str | None = None) -> "Runner":

@@ -157,8 +157,11 @@ class _Runner:
         for number in range(case.rounds):
             visits = ((5,), (3,), (3,), (5,)) if pair else ((3,),)
             order, batch = ("ABBA", 1) if pair else ("B", None)
+            waited = (0,) * len(visits)
             self._write(
-                RoundFinished("round_finished", NO_STAMP, case.case_id, number, order, batch, 1, visits)  # type: ignore[arg-type]
+                RoundFinished(
+                    "round_finished", NO_STAMP, case.case_id, number, order, batch, 1, visits, waited
+                )  # type: ignore[arg-type]
             )
 
     def _reach(self, case_id: str, sample: int | None) -> None:

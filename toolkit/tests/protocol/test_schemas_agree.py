@@ -172,6 +172,8 @@ def _sound(content: Any) -> Any:
         pair = content["order"] == "ABBA"
         visits = content["visits_ns"] * 4
         content |= {"visits_ns": visits[: 4 if pair else 1], "baseline_batch": 2 if pair else None}
+        if content["waited_ns"] is not None:
+            content["waited_ns"] = [5] * len(content["visits_ns"])
     if event == "case_finished":
         failed = content["outcome"] == "failed"
         content["error"] = {"type": "E", "message": "m"} if failed else None
