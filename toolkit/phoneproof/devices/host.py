@@ -1,7 +1,6 @@
 """This machine as a device: jobs run in a harness process, supervised by a thread."""
 
 import json
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +61,15 @@ class HostDevice:
         command = self._command.arguments(f"--describe={answer.resolve()}")
         environment = worker_environment(self._command.python_path)
         try:
-            done = run(command, env=environment, capture_output=True, timeout=_DESCRIBE_S, check=False)
+            # In a folder of its own: `python -m` looks for modules in the current one, which is the user's.
+            done = run(
+                command,
+                env=environment,
+                capture_output=True,
+                timeout=_DESCRIBE_S,
+                check=False,
+                cwd=self._root,
+            )
         except OSError as error:
             raise DeviceError(
                 f"The interpreter of the host harness cannot be started: {error.strerror}.",
@@ -83,9 +90,8 @@ class HostDevice:
                 log_tail=tail,
             )
         content = json.loads(answer.read_text(encoding="utf-8"))
-        return DeviceDescription(
-            "host", platform.node() or "host", "host", content["runtimes"], content["environment"]
-        )
+        # The machine's own name is nobody's business: reports are handed on.
+        return DeviceDescription("host", "host", "host", content["runtimes"], content["environment"])
 
     def submit(self, job: Job, files: Mapping[str, Path]) -> str:
         """See Device. BusyError if another process runs this job in this folder."""

@@ -240,6 +240,12 @@ def _runnable(
 def _source_files(model: AuditedModel, inputs: JobInputs) -> ModelFiles:
     """The source model's files; with external data they lie together in a folder of their own."""
     refs = model.facts.files
+    if len(refs) == 1:
+        # A job's names must be possible on every system, and a user's file may be called anything.
+        (ref,) = refs
+        inputs.files[ref.sha256] = model.path
+        name = f"model.{model.section.format.value}"
+        return ModelFiles(name, (FileRef(name, ref.sha256, ref.size_bytes),))
     for ref in refs:
         inputs.files[ref.sha256] = model.path.parent / ref.name
     entry = refs[0].name
