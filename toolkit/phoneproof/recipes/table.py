@@ -129,7 +129,7 @@ RECIPES: Final[dict[str, Recipe]] = {
             "onnxruntime",
             _ONNX,
             TargetFloor(onnx_opset=13, onnx_ir=7, runtime_version="1.17.0"),
-            "Vision models through ONNX Runtime: on CPUs (its own kernels, XNNPACK) and on NPUs (NNAPI, QNN).",
+            "Vision models in ONNX Runtime: on CPUs (its own kernels, XNNPACK) and on NPUs (NNAPI, QNN).",
         ),
         Recipe(
             "onnx-int8-qoperator",
