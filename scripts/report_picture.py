@@ -2,7 +2,7 @@
 
 python scripts/report_picture.py RUN
 
-The name and the kernel of the machine are left out, since the picture is published; nothing else is changed.
+The kernel of the machine is left out, since the picture is published; nothing else is changed.
 """
 
 import argparse
@@ -21,14 +21,13 @@ MOST_BYTES = 200_000
 COLOURS = 128
 
 
-def page_without_machine(run: Path) -> str:
-    """The page of a run's report, its devices called `this machine` and their systems by the first word."""
+def page_without_kernel(run: Path) -> str:
+    """The page of a run's report, the systems of its devices by their first word."""
     page = (run / "report" / "index.html").read_text(encoding="utf-8")
     report = json.loads((run / "report" / "report.json").read_text(encoding="utf-8"))
-    for device in (result["device"] for result in report["results"]):
-        system = device["os"].partition("-")[0]
-        for private, public in ((device["name"], "this machine"), (device["os"], system)):
-            page = page.replace(f"<bdi>{html.escape(private)}</bdi>", f"<bdi>{html.escape(public)}</bdi>")
+    for system in {result["device"]["os"] for result in report["results"]}:
+        short = html.escape(system.partition("-")[0])
+        page = page.replace(f"<bdi>{html.escape(system)}</bdi>", f"<bdi>{short}</bdi>")
     return page
 
 
@@ -62,7 +61,7 @@ def main() -> int:
     parser.add_argument("--height", type=int, default=HEIGHT)
     parser.add_argument("--out", type=Path, default=PICTURE)
     given = parser.parse_args()
-    picture = picture_of(page_without_machine(given.run), given.browser, given.height)
+    picture = picture_of(page_without_kernel(given.run), given.browser, given.height)
     few = picture.quantize(COLOURS, dither=Image.Dither.NONE)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     few.save(given.out, optimize=True)

@@ -35,6 +35,10 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
 }
 
 
+SAMPLE_FACTS: Final = frozenset({"examples"})
+"""Facts that name samples, mostly files. Reports leave them out unless the plan lets the data leave."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing a check found.

@@ -30,7 +30,9 @@ def command(as_json: bool) -> int:
     if as_json:
         click.echo(json_text({"devices": [asdict(description)]}))
         return 0
-    click.echo(printable(f"{description.device_id}  {description.kind}  {description.name}"))
+    # The host is called so three times over.
+    called = dict.fromkeys((description.device_id, description.kind, description.name))
+    click.echo(printable("  ".join(called)))
     for name, version in description.runtimes.items():
         click.echo(printable(f"  runtime {name}: {version or 'not usable, see phoneproof doctor'}"))
     for key, value in description.environment.items():

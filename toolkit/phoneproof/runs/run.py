@@ -26,6 +26,7 @@ from phoneproof.report.model import Report
 from phoneproof.report.render import render
 from phoneproof.runs.audit import Audit, audit
 from phoneproof.runs.building import FinishedBuild, make_builds
+from phoneproof.runs.disclosure import disclosed, disclosure
 from phoneproof.runs.folder import RunFolder, check_place, opened
 from phoneproof.runs.measuring import Measurement, Yardstick, measure
 from phoneproof.runs.observer import Observer, Silent
@@ -199,10 +200,11 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
         return FinishedRun(path, builds, None, ())
     context.observer.stage("report")
     state = RunState(context.folder.record, plan, audited, builds, references, devices)
-    report = assemble(state)
-    for finding in report.findings:
+    whole = assemble(state)
+    for finding in whole.findings:
         if finding not in audited.findings:  # those were told when they were found
             context.observer.found(finding)
+    report = disclosed(whole, disclosure(path, context.store.root, plan.folder, plan.data.may_leave))
     with storage_errors(path):
         files = render(report, path / "report")
     if not context.folder.is_finished:
