@@ -4,7 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -19,25 +20,51 @@ from phoneproof.workers.environments import (
     managed_environment,
 )
 
-PACKAGE = "six"
-VERSION = "1.17.0"
+PACKAGE = "tiny-tool"
+VERSION = "1.2"
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    """A wheel of one module that holds its version."""
+    module, info = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}.dist-info"
+    files = {
+        f"{module}.py": f"__version__ = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of small wheels that uv and pip take packages from, and from nowhere else."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    wheel(folder, PACKAGE, VERSION)
+    wheel(folder, "numpy", "99.0")
+    wheel(folder, "pillow", metadata.version("pillow"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    settings = tmp_path / "uv.toml"
+    settings.write_text(f"no-index = true\nfind-links = [{str(folder)!r}]\n", encoding="utf-8")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(settings))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    return folder
 
 
 def tiny(folder: Path, package: str = PACKAGE, version: str = VERSION) -> Toolchain:
-    """A toolchain of one small package written in Python; its pin file's absolute path is taken as it is."""
+    """A toolchain of one small package; its pin file's absolute path is taken as it is."""
     pins = folder / f"{package}-{version}.txt"
     pins.write_text(f"# tiny\n{package}=={version}\n", encoding="utf-8")
     return Toolchain("tiny", "tests.tiny", str(pins), {package: version}, 1)
 
 
-def absent(toolchain: Toolchain) -> Toolchain:
-    """The same toolchain, needing a version that this interpreter cannot have."""
-    return replace(toolchain, least_versions={PACKAGE: "999"})
-
-
 def installed(folder: Path) -> str:
     """What the environment's own interpreter imports, without this one's packages."""
-    code = "import six, sys; print(six.__version__, sys.prefix)"
+    code = "import tiny_tool, numpy, pillow, sys; print(tiny_tool.__version__, sys.prefix)"
     command = [str(folder / "bin" / "python"), "-I", "-c", code]
     version, prefix = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert Path(prefix).resolve() == folder.resolve()
@@ -49,7 +76,7 @@ def without_uv(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not on the path")
-def test_uv_installs_the_pins_once(tmp_path: Path) -> None:
+def test_uv_installs_the_pins_once(wheels: Path, tmp_path: Path) -> None:
     toolchain = tiny(tmp_path)
     said: list[str] = []
     folder = install_toolchain(toolchain, tmp_path / "store", said.append)
@@ -64,7 +91,7 @@ def test_uv_installs_the_pins_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_venv_and_pip_install_the_pins_where_there_is_no_uv(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_uv(monkeypatch)
     said: list[str] = []
@@ -74,7 +101,9 @@ def test_venv_and_pip_install_the_pins_where_there_is_no_uv(
     assert "-m pip install" in said[1]
 
 
-def test_an_installation_that_was_killed_is_no_environment_and_is_made_again(tmp_path: Path) -> None:
+def test_an_installation_that_was_killed_is_no_environment_and_is_made_again(
+    wheels: Path, tmp_path: Path
+) -> None:
     toolchain, store = tiny(tmp_path), tmp_path / "store"
     folder = install_toolchain(toolchain, store, lambda _: None)
     (folder / MARKER).unlink()
@@ -84,7 +113,7 @@ def test_an_installation_that_was_killed_is_no_environment_and_is_made_again(tmp
     assert installed(folder) == VERSION
 
 
-def test_an_environment_whose_python_is_gone_is_made_again(tmp_path: Path) -> None:
+def test_an_environment_whose_python_is_gone_is_made_again(wheels: Path, tmp_path: Path) -> None:
     """As after an upgrade of the system's Python: the link is left, and points nowhere."""
     toolchain, store = tiny(tmp_path), tmp_path / "store"
     folder = install_toolchain(toolchain, store, lambda _: None)
@@ -96,7 +125,7 @@ def test_an_environment_whose_python_is_gone_is_made_again(tmp_path: Path) -> No
     assert installed(folder) == VERSION
 
 
-def test_other_pins_are_another_environment(tmp_path: Path) -> None:
+def test_other_pins_are_another_environment(wheels: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     folder = install_toolchain(tiny(tmp_path), store, lambda _: None)
     assert managed_environment(tiny(tmp_path), store) is not None
@@ -111,11 +140,12 @@ def test_this_interpreter_comes_first(tmp_path: Path) -> None:
     assert set(found.versions) == set(toolchain.least_versions)
 
 
-def test_the_managed_environment_is_used_where_this_interpreter_does_not_do(tmp_path: Path) -> None:
+def test_the_managed_environment_is_used_where_this_interpreter_does_not_do(
+    wheels: Path, tmp_path: Path
+) -> None:
     toolchain, store = tiny(tmp_path), tmp_path / "store"
-    lacking = replace(toolchain, least_versions={PACKAGE: "999"})
-    folder = install_toolchain(lacking, store, lambda _: None)
-    found = environment_of(lacking, store)
+    folder = install_toolchain(toolchain, store, lambda _: None)
+    found = environment_of(toolchain, store)
     assert found.managed
     assert found.interpreter == folder / "bin" / "python"
     assert found.versions == {PACKAGE: VERSION}
@@ -123,12 +153,12 @@ def test_the_managed_environment_is_used_where_this_interpreter_does_not_do(tmp_
 
 def test_without_either_the_error_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError) as raised:
-        environment_of(absent(tiny(tmp_path)), tmp_path / "store")
+        environment_of(tiny(tmp_path), tmp_path / "store")
     assert raised.value.next_step == "Run `phoneproof toolchain install tiny`."
     assert raised.value.facts["package"] == PACKAGE
 
 
-def test_a_failed_installation_names_the_command_and_its_last_lines(tmp_path: Path) -> None:
+def test_a_failed_installation_names_the_command_and_its_last_lines(wheels: Path, tmp_path: Path) -> None:
     toolchain, store = tiny(tmp_path, "phoneproof-no-such-package", "1.0"), tmp_path / "store"
     with pytest.raises(ToolchainError) as raised:
         install_toolchain(toolchain, store, lambda _: None)
