@@ -27,6 +27,7 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
     "DATA-CONSTANT": Severity.SEVERE,
     "DATA-NONFINITE": Severity.SEVERE,
     "DATA-OVERLAP": Severity.WARNING,
+    "HOST-BUSY": Severity.WARNING,
     "HOST-SATURATES": Severity.WARNING,
     "OUTPUT-NONFINITE": Severity.WARNING,
     "TOOL-UNTESTED-VERSION": Severity.WARNING,

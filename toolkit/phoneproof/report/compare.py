@@ -150,12 +150,15 @@ def _speed(old: Result, new: Result) -> Iterator[Change]:
     if before.baseline != after.baseline:
         yield _change("speed", "neutral", new, why="other_baseline", old=before.baseline, new=after.baseline)
         return
-    if before.ci95 is None or after.ci95 is None:
-        yield _change("speed", "neutral", new, why="no_interval", old=before.ratio, new=after.ratio)
+    old_interval, new_interval = before.counted_interval, after.counted_interval
+    if old_interval is None or new_interval is None:
+        busy = old_interval is not before.ci95 or new_interval is not after.ci95
+        why = "machine_busy" if busy else "no_interval"
+        yield _change("speed", "neutral", new, why=why, old=before.ratio, new=after.ratio)
         return
-    direction = _apart(before.ci95, after.ci95)
+    direction = _apart(old_interval, new_interval)
     if direction is not None:
-        facts = _interval_facts(before.ratio, before.ci95, after.ratio, after.ci95)
+        facts = _interval_facts(before.ratio, old_interval, after.ratio, new_interval)
         yield _change("speed", "better" if direction > 0 else "worse", new, **facts)
 
 

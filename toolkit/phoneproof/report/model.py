@@ -164,6 +164,11 @@ class Comparison:
     rounds: int
     reason: Reason | None = None
 
+    @property
+    def counted_interval(self) -> Interval | None:
+        """The interval where it can be relied on: that of a busy machine may lie far from a quiet one's."""
+        return None if self.reason is not None and self.reason.id == "machine_busy" else self.ci95
+
 
 @dataclass(frozen=True)
 class Size:

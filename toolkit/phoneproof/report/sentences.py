@@ -40,10 +40,17 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "{limit:times} is asked.",
     "speed_undecided": "The measurement does not decide: {ratio:times} the baseline's speed (95 % "
     "interval {lo:times} to {hi:times}), and the limit of {limit:times} lies within.",
+    "speed_disturbed": "The measurement does not decide: other work held the processors, and the timed "
+    "threads waited for one {share:percent} of their time, where at most {largest:percent} is accepted. The "
+    "{ratio:times} that was measured against the {limit:times} asked is not to be relied on; close other "
+    "programs and run again.",
     "speed_not_shown": "Its speed does not count, because its outputs are not shown to be right.",
     "latency_above": "The median latency is {median_ms:ms}; at most {limit_ms:ms} is allowed.",
     "latency_undecided": "The measurement does not decide: the median latency is {median_ms:ms}, too "
     "close to the limit of {limit_ms:ms}.",
+    "latency_disturbed": "The measurement does not decide: the median latency is {median_ms:ms}, above the "
+    "limit of {limit_ms:ms}, but the timed threads waited for a processor {share:percent} of their time, "
+    "where at most {largest:percent} is accepted; close other programs and run again.",
     "size_above": "{ratio:times} the baseline's size; at most {limit:times} is allowed.",
     "cases_ended_badly": "Not every case passed: {*:outcomes}.",
     "fallback_used": "It was to run on {requested} but ran on {actual}.",
@@ -92,6 +99,8 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "and accuracy were measured with the exact kernels, latency with the usual ones.",
     "OUTPUT-NONFINITE": "The source model itself gives NaN or an infinity: {numbers:count} numbers of the "
     "output {output}.",
+    "HOST-BUSY": "Other work held the processors while builds were timed: threads that could have run waited "
+    "for a processor up to {share:percent} of the time. Speeds of {builds} do not count.",
     "TOOL-UNTESTED-VERSION": "{package} {version} was not tested with phoneproof; {tested} was.",
     "BUILD-KEPT-IN-INT8": "The plan keeps operators in float that a runtime computes in int8 all the "
     "same, since their neighbours are quantized[: {operators}].",
@@ -104,8 +113,10 @@ MEASURE_SENTENCES: Final[Mapping[str, str]] = {
     "s are needed].",
     "clock_unknown": "The resolution of the clock is not known.",
     "clock_too_coarse": "The clock is too coarse for runs this short[: it ticks every "
-    "{resolution_ns:count} ns].",
+    "{resolution_ns:count} ns, and a timed run takes {run_ns:count} ns].",
     "drifting": "The run times drift[: by {drift:percent} from the first quarter to the last].",
+    "machine_busy": "The machine was busy with other work[: the timed threads waited for a processor "
+    "{share:percent} of their time, at most {largest:percent} is accepted].",
     "too_few_rounds": "There are too few rounds[: {rounds:count}, at least {least:count} are needed].",
     "no_variation": "The rounds do not vary at all, so the clock did not resolve them.",
     "wide_interval": "The interval is too wide to tell.",

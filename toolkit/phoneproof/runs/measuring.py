@@ -12,7 +12,7 @@ from phoneproof.jobs.planning import Placement, PlannedCase
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.attempts import CaseEnd, Outcome
 from phoneproof.protocol.codec import to_dict
-from phoneproof.protocol.events import Measured
+from phoneproof.protocol.events import Measured, RoundFinished
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.verifying import DeviceRun
@@ -28,6 +28,7 @@ from phoneproof.verify.outputs import (
 )
 from phoneproof.verify.parity import LabelParity, OutputParity
 from phoneproof.verify.verdicts import Reason
+from phoneproof.verify.waiting import waiting_share
 
 BUILT_IN = {"top1": 1, "top5": 5}
 
@@ -41,6 +42,12 @@ class Timing:
     batch: int
     first_ms: float | None
     comparison: Comparison | None
+
+    @property
+    def waiting_share(self) -> float | None:
+        """The greatest share of waiting of the build and, where it was timed with one, its baseline."""
+        shares = (self.summary.waiting_share, self.comparison.waiting_share if self.comparison else None)
+        return max((share for share in shares if share is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -287,13 +294,24 @@ def _timing(run: DeviceRun, cases: tuple[tuple[PlannedCase, CaseEnd], ...]) -> T
     batch = rounds[0].candidate_batch
     candidate = (1, 2) if rounds[0].order == "ABBA" else (0,)
     runs = tuple(t for one in rounds for i in candidate for t in one.visits_ns[i])
+    waiting = _waiting_share(rounds, candidate)
     comparison = None
     if rounds[0].order == "ABBA":
+        sides = (waiting, _waiting_share(rounds, (0, 3)))
         comparison = compare(
             [
                 AbbaRound.of_batches(one.visits_ns, one.baseline_batch or 1, one.candidate_batch)
                 for one in rounds
-            ]
+            ],
+            waiting_share=max((share for share in sides if share is not None), default=None),
         )
-    summary = summarise_latency(runs, batch, measured.clock_resolution_ns)
+    summary = summarise_latency(runs, batch, measured.clock_resolution_ns, waiting)
     return Timing(summary, runs, batch, measured.first_ms, comparison)
+
+
+def _waiting_share(rounds: Sequence[RoundFinished], visits: tuple[int, ...]) -> float | None:
+    """Of one side, whose visits in a round are `visits`."""
+    timed = [one.visits_ns[i] for one in rounds for i in visits]
+    return waiting_share(
+        timed, [one.waited_ns[i] if one.waited_ns else None for one in rounds for i in visits]
+    )

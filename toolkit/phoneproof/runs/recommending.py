@@ -34,7 +34,7 @@ def recommend(results: Sequence[report.Result]) -> report.Recommendation:
     best = max(small, key=lambda r: (_worst_db(r), -_size_ratio(r)))
     facts: dict[str, Fact] = {
         "size_ratio": best.size.ratio if best.size else None,
-        "speed_ratio": best.comparison.ratio if best.comparison else None,
+        "speed_ratio": _shown_ratio(best.comparison),
         "drop": best.accuracy.drop if best.accuracy else None,
     }
     return report.Recommendation(best.configuration.build_id, best.device.id, Reason("best_passing", facts))
@@ -48,11 +48,18 @@ def _gains(result: report.Result) -> bool:
 
 def _is_among_the_fastest(result: report.Result, among: Sequence[report.Result]) -> bool:
     """Whether no other candidate is faster beyond the intervals."""
-    own = result.comparison
-    if own is None or own.ci95 is None:
+    own = result.comparison.counted_interval if result.comparison is not None else None
+    if own is None:
         return False
-    others = [r.comparison.ci95 for r in among if r.comparison is not None and r.comparison.ci95 is not None]
-    return all(own.ci95[1] >= lo for lo, _ in others)
+    others = [r.comparison.counted_interval for r in among if r.comparison is not None]
+    return all(own[1] >= interval[0] for interval in others if interval is not None)
+
+
+def _shown_ratio(comparison: report.Comparison | None) -> float | None:
+    """Nothing is praised for a speed that a busy machine gave."""
+    if comparison is None or (comparison.ci95 is not None and comparison.counted_interval is None):
+        return None
+    return comparison.ratio
 
 
 def _size_ratio(result: report.Result) -> float:

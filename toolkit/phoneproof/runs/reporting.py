@@ -22,6 +22,7 @@ from phoneproof.runs.results import (
 from phoneproof.runs.verifying import DeviceRun, Reference
 from phoneproof.verify.parity import OutputParity
 from phoneproof.verify.verdicts import Reason
+from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
 
 _LOG_TAIL = 4_000
 
@@ -93,6 +94,7 @@ def _findings(state: RunState) -> tuple[Finding, ...]:
         if device.run.description.environment.get("int8_saturates"):
             found.append(Finding.of("HOST-SATURATES", device.run.description.device_id))
         found += [f for measured in device.measurements for f in _of_the_reference(measured)]
+        found += _busy(device)
     kept = list(state.audit.findings)
     for finding in waive(found, state.plan.gates.waive):
         if finding not in kept:
@@ -112,6 +114,19 @@ def _of_the_reference(measured: Measurement) -> list[Finding]:
         for output, parity in measured.parity
         if isinstance(parity, OutputParity) and parity.reference_nonfinite
     ]
+
+
+def _busy(device: MeasuredDevice) -> tuple[Finding, ...]:
+    """One finding for all builds of a device whose timed threads waited too much."""
+    waited: dict[str, float] = {}
+    for measured in device.measurements:
+        share = measured.timing.waiting_share if measured.timing is not None else None
+        if share is not None and share > LARGEST_WAITING_SHARE:
+            waited[measured.build.wanted.build_id] = share
+    if not waited:
+        return ()
+    facts: dict[str, Fact] = {"share": max(waited.values()), "builds": tuple(sorted(waited))}
+    return (Finding.of("HOST-BUSY", device.run.description.device_id, **facts),)
 
 
 def _named(build: FinishedBuild) -> tuple[Finding, ...]:

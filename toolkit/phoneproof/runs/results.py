@@ -12,7 +12,7 @@ from phoneproof.recipes.table import Precision
 from phoneproof.report import model as report
 from phoneproof.runs.measuring import Measurement, Timing
 from phoneproof.verify.accuracy import AccuracyDrop
-from phoneproof.verify.comparison import Comparison
+from phoneproof.verify.comparison import LEAST_ROUNDS, Comparison
 from phoneproof.verify.diagnosis import Leg, LegName, diagnose
 from phoneproof.verify.gates import (
     Limits,
@@ -27,8 +27,10 @@ from phoneproof.verify.gates import (
     speed_gate,
 )
 from phoneproof.verify.intervals import Interval
+from phoneproof.verify.latency import ValidityRules
 from phoneproof.verify.parity import LabelParity, OutputParity, WorstSample
 from phoneproof.verify.verdicts import GateResult, Reason, overall
+from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
 
 _MOST_LISTED_SAMPLES: Final = 1_000
 
@@ -116,7 +118,7 @@ def _gates(
         fallback_gate(placement.accelerator, measured.accelerator_actual, placement.allow_fallback),
         parity,
         accuracy,
-        latency_gate(median, interval, limits.latency_ms),
+        latency_gate(median, interval, limits.latency_ms, timing.summary.waiting_share if timing else None),
     ]
     if not is_baseline:
         judged.append(
@@ -177,18 +179,24 @@ def _latency(measured: Measurement) -> report.Latency | None:
 
 
 def _validity_reason(id: str, timing: Timing) -> Reason:
-    summary = timing.summary
+    summary, rules = timing.summary, ValidityRules()
     facts: dict[str, Fact] = {
         "runs": summary.runs,
+        "least": rules.least_runs,
         "seconds": summary.duration_s,
+        "least_seconds": rules.least_duration_s,
         "drift": summary.drift,
         "run_ns": summary.median_ns * summary.batch,
+        "resolution_ns": summary.clock_resolution_ns,
+        "share": summary.waiting_share,
+        "largest": rules.largest_waiting_share,
     }
     needed = {
-        "too_few_runs": ("runs",),
-        "too_short": ("seconds",),
-        "clock_too_coarse": ("run_ns",),
+        "too_few_runs": ("runs", "least"),
+        "too_short": ("seconds", "least_seconds"),
+        "clock_too_coarse": ("resolution_ns", "run_ns"),
         "drifting": ("drift",),
+        "machine_busy": ("share", "largest"),
     }
     return Reason(id, {name: facts[name] for name in needed.get(id, ())})
 
@@ -204,7 +212,11 @@ def _comparison(measured: Measurement) -> report.Comparison | None:
 
 
 def _noise_facts(comparison: Comparison) -> dict[str, Fact]:
-    return {"rounds": comparison.rounds} if comparison.reason == "too_few_rounds" else {}
+    if comparison.reason == "too_few_rounds":
+        return {"rounds": comparison.rounds, "least": LEAST_ROUNDS}
+    if comparison.reason == "machine_busy":
+        return {"share": comparison.waiting_share, "largest": LARGEST_WAITING_SHARE}
+    return {}
 
 
 def _accuracy(metric: str, drop: AccuracyDrop) -> report.Accuracy:

@@ -13,20 +13,25 @@ measure. A negative estimate is ignored. Simulated coverage of the 95 % interval
 rounds, AR(1) noise in the log times of single runs, phi 0 to 0.99): 95.5 to 96.7 %; 93.8 to 95.5 % without
 the correction. Where the log-ratios of rounds themselves follow AR(1), 20 rounds cover 93.6 % at phi 0.2 and
 92.5 % at 0.4: such a device needs longer rounds.
+
+A processor that others use does not cancel: a long inference is interrupted almost every time, a short one
+seldom, so its median keeps clear of it. The interval knows only these times, and may lie far from the ratio
+of a quiet machine. So where the timed threads waited too much, on either side, there is no verdict.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phoneproof.verify.intervals import CONFIDENCE, Interval
+from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
 
 Speed = Literal["faster", "slower", "no_difference", "too_noisy"]
-NoiseReason = Literal["too_few_rounds", "no_variation", "wide_interval"]
+NoiseReason = Literal["too_few_rounds", "no_variation", "machine_busy", "wide_interval"]
 
 LEAST_ROUNDS: Final = 10
 MARGIN: Final = 0.03
@@ -85,12 +90,14 @@ class Comparison:
     ratio: baseline time over candidate time, so above 1 the candidate is faster; None without a round.
     interval: 95 % interval of the ratio, None when it cannot be told.
     effective_rounds: independent rounds that say as much as these. reason: why too_noisy, else None.
+    waiting_share: the greater of the two sides' (verify/waiting.py); None where the device does not tell.
 
     The four verdicts divide all cases. With the equivalent zone 1 / (1 + margin) to 1 + margin:
     no_difference - the interval lies wholly in the zone, whether or not it holds 1: any difference is too
         small to matter, and so is the bias that drift may leave;
     faster, slower - else, the interval lies wholly above, below 1;
-    too_noisy - else: the interval holds 1 and leaves the zone (wide_interval), or there is none.
+    too_noisy - else: the interval holds 1 and leaves the zone (wide_interval), or there is none; and
+        wherever it lies, when more than LARGEST_WAITING_SHARE was waiting (machine_busy).
     """
 
     ratio: float | None
@@ -100,17 +107,26 @@ class Comparison:
     effective_rounds: float
     margin: float
     reason: NoiseReason | None = None
+    waiting_share: float | None = None
 
 
 def compare(
-    rounds: Sequence[AbbaRound], margin: float = MARGIN, least_rounds: int = LEAST_ROUNDS
+    rounds: Sequence[AbbaRound],
+    margin: float = MARGIN,
+    least_rounds: int = LEAST_ROUNDS,
+    waiting_share: float | None = None,
 ) -> Comparison:
     """Comparison out of the rounds in the order they ran.
 
     margin: relative difference that does not matter, 0 <= margin < 1. ValueError for another margin, or
-    least_rounds below 4, with which correlation cannot be estimated.
+    least_rounds below 4, with which correlation cannot be estimated. waiting_share: as in the result.
     """
-    return compare_log_ratios(np.array([r.log_ratio for r in rounds]), margin, least_rounds)
+    found = compare_log_ratios(np.array([r.log_ratio for r in rounds]), margin, least_rounds)
+    found = replace(found, waiting_share=waiting_share)
+    # Without an interval there is a plainer reason already.
+    if waiting_share is None or waiting_share <= LARGEST_WAITING_SHARE or found.interval is None:
+        return found
+    return replace(found, verdict="too_noisy", reason="machine_busy")
 
 
 def compare_log_ratios(

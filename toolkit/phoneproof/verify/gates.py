@@ -12,6 +12,7 @@ from phoneproof.verify.comparison import Comparison
 from phoneproof.verify.intervals import Interval, judge_interval
 from phoneproof.verify.parity import LabelParity, OutputParity
 from phoneproof.verify.verdicts import GateResult, Reason, Verdict
+from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
 
 PrecisionClass = Literal["float32", "float16", "int8"]
 
@@ -172,7 +173,7 @@ def speed_gate(
 ) -> GateResult | None:
     """The interval of the speed-up against the least that is asked; None where no limit is set.
 
-    A speed counts only when the outputs are right.
+    A speed counts only when the outputs are right, and neither way when the machine was busy.
     """
     if limit is None:
         return None
@@ -182,6 +183,15 @@ def speed_gate(
         reason = Reason("not_measured", {"why": why_missing or "not_run"})
         return GateResult("speed", "inconclusive", reason)
     interval = comparison.interval
+    if interval is not None and comparison.reason == "machine_busy":
+        disturbed = Reason.of(
+            "speed_disturbed",
+            ratio=comparison.ratio,
+            share=comparison.waiting_share,
+            largest=LARGEST_WAITING_SHARE,
+            limit=limit,
+        )
+        return GateResult("speed", "inconclusive", disturbed)
     judged = judge_interval(*_ends(interval), limit, "at_least")
     if judged.verdict == "pass":
         return GateResult("speed", "pass", Reason("gate_passed"))
@@ -194,9 +204,15 @@ def speed_gate(
 
 
 def latency_gate(
-    median_ms: float | None, interval_ms: Interval | None, limit_ms: float | None
+    median_ms: float | None,
+    interval_ms: Interval | None,
+    limit_ms: float | None,
+    waiting_share: float | None = None,
 ) -> GateResult | None:
-    """The interval of the median latency against the most that is allowed; None where no limit is set."""
+    """The interval of the median latency against the most that is allowed; None where no limit is set.
+
+    Waiting for a processor only lengthens runs: on a busy machine a latency can pass but not fail.
+    """
     if limit_ms is None:
         return None
     if median_ms is None:
@@ -205,6 +221,9 @@ def latency_gate(
     if judged.verdict == "pass":
         return GateResult("latency", "pass", Reason("gate_passed"))
     facts = {"median_ms": median_ms, "limit_ms": limit_ms}
+    if judged.verdict == "fail" and waiting_share is not None and waiting_share > LARGEST_WAITING_SHARE:
+        told = {**facts, "share": waiting_share, "largest": LARGEST_WAITING_SHARE}
+        return GateResult("latency", "inconclusive", Reason("latency_disturbed", told))
     if judged.verdict == "fail":
         return GateResult("latency", "fail", Reason("latency_above", facts))
     return GateResult("latency", "inconclusive", Reason("latency_undecided", facts))

@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phoneproof.verify.intervals import CONFIDENCE, Interval
+from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
 
-ValidityReason = Literal["too_few_runs", "too_short", "clock_unknown", "clock_too_coarse", "drifting"]
+ValidityReason = Literal[
+    "too_few_runs", "too_short", "clock_unknown", "clock_too_coarse", "drifting", "machine_busy"
+]
 Floats = NDArray[np.float64]
 
 QUANTILE_CONFIDENCE: Final = 0.95
@@ -31,12 +34,14 @@ class ValidityRules:
     largest_clock_share: share of a timed batch that the clock's resolution may have.
     largest_drift: change of the median from the first to the last quarter of the runs, relative to the
         median, that is accepted even when it is more than chance.
+    largest_waiting_share: share of the timed work that may have been waiting for a processor.
     """
 
     least_runs: int = 64
     least_duration_s: float = 1.0
     largest_clock_share: float = 0.01
     largest_drift: float = 0.1
+    largest_waiting_share: float = LARGEST_WAITING_SHARE
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class LatencySummary:
     median-unbiased for any distribution. One is None below `least_runs_for` it. cv: standard deviation over
     mean, None for one run. median_interval: from order statistics, of no distribution but for independent
     runs; None below 6 runs. With batches, quantiles are of batch means, which hide single slow inferences.
+    waiting_share: see verify/waiting.py; None where the device does not tell, which makes nothing invalid.
     valid: no reason in `reasons`.
     """
 
@@ -64,6 +70,8 @@ class LatencySummary:
     median_interval: Interval | None
     duration_s: float
     drift: float
+    clock_resolution_ns: int | None
+    waiting_share: float | None
     reasons: tuple[ValidityReason, ...]
 
     @property
@@ -85,13 +93,14 @@ def summarise_latency(
     batches_ns: Sequence[int],
     batch: int = 1,
     clock_resolution_ns: int | None = None,
+    waiting_share: float | None = None,
     rules: ValidityRules | None = None,
 ) -> LatencySummary:
     """Summary of timed batches in the order they ran, warm-up and first inference left out by the caller.
 
     batches_ns: time of each batch in ns. batch: inferences in each. clock_resolution_ns: as measured where
-    the runs were; None is unknown, and then the runs are not valid. ValueError for no batch, a time that is
-    negative, or a batch size below 1.
+    the runs were; None is unknown, and then the runs are not valid. waiting_share: of these batches.
+    ValueError for no batch, a time that is negative, or a batch size below 1.
     """
     if not len(batches_ns) or min(batches_ns) < 0 or batch < 1:
         raise ValueError("no runs, a negative time, or a batch below 1")
@@ -111,6 +120,8 @@ def summarise_latency(
         reasons.append("clock_too_coarse")
     if drift_is_real and abs(drift) > rules.largest_drift:
         reasons.append("drifting")
+    if waiting_share is not None and waiting_share > rules.largest_waiting_share:
+        reasons.append("machine_busy")
     p50, p90, p95, p99, p999 = (_quantile(single, q) for q in (0.5, 0.9, 0.95, 0.99, 0.999))
     mean = float(single.mean())
     return LatencySummary(
@@ -128,6 +139,8 @@ def summarise_latency(
         median_interval=_median_interval(single),
         duration_s=float(times.sum()) / 1e9,
         drift=drift,
+        clock_resolution_ns=clock_resolution_ns,
+        waiting_share=waiting_share,
         reasons=tuple(reasons),
     )
 

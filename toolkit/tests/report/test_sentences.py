@@ -54,9 +54,17 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "speed_below": (RATIO, "1.31\N{MULTIPLICATION SIGN} the baseline's speed"),
     "speed_undecided": (RATIO, "1.20\N{MULTIPLICATION SIGN} to 1.43\N{MULTIPLICATION SIGN}"),
+    "speed_disturbed": (
+        {"ratio": 7.4, "share": 0.31, "largest": 0.02, "limit": 2.0},
+        "waited for one 31.00 % of their time, where at most 2.00 % is accepted. The 7.40",
+    ),
     "speed_not_shown": ({}, "does not count"),
     "latency_above": ({"median_ms": 12.5, "limit_ms": 10.0}, "12.5 ms; at most 10.0 ms"),
     "latency_undecided": ({"median_ms": 0.5, "limit_ms": 0.51}, "500 µs, too close to the limit of 510 µs"),
+    "latency_disturbed": (
+        {"median_ms": 12.5, "limit_ms": 10.0, "share": 0.31, "largest": 0.02},
+        "12.5 ms, above the limit of 10.0 ms, but the timed threads waited for a processor 31.00 %",
+    ),
     "size_above": ({"ratio": 0.55, "limit": 0.5}, "0.55\N{MULTIPLICATION SIGN} the baseline's size"),
     "cases_ended_badly": (
         {"crashed": 2, "failed": 1, "timed_out": 0},
@@ -84,6 +92,10 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
     "DATA-CONSTANT": (COUNTED, "3 of 200 samples (1.50 %)"),
     "DATA-NONFINITE": (COUNTED, "for example a.png, b.png"),
     "DATA-OVERLAP": (COUNTED, "in the evaluation set too"),
+    "HOST-BUSY": (
+        {"share": 0.31, "builds": ("m/onnx-int8",)},
+        "up to 31.00 % of the time. Speeds of m/onnx-int8",
+    ),
     "HOST-SATURATES": ({}, "saturation"),
     "OUTPUT-NONFINITE": ({"output": "scores", "numbers": 7}, "7 numbers of the output scores"),
     "TOOL-UNTESTED-VERSION": (
