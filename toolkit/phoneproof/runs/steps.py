@@ -46,6 +46,8 @@ class RunContext:
         except Interrupted:
             raise
         except PhoneproofError as error:
+            if self.stop.is_set():  # Ctrl-C may meet a worker on its way out of the terminal's group
+                raise Interrupted("The run was stopped.") from error
             self.folder.say("step_failed", name, what=str(error)[:1_000], error=type(error).__name__)
             self.observer.failed(name, error)
             raise

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.runs.conftest import Finished
 from tests.runs.disks import fill, read_only, small_disk
 from tests.runs.evidence import check_folder, check_journal, comparable
 from tests.runs.project import Answer, Project
+from tests.runs.shared import Finished
 from tests.runs.test_killed import until_it_does
 
 ROOM_MIB = 216

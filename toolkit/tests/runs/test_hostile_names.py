@@ -13,8 +13,8 @@ from PIL import Image
 from phoneproof.errors import PhoneproofError
 from phoneproof.runs.run import RunOptions, run
 from tests.models.onnx_networks import NetworkBuilder
-from tests.runs.conftest import Finished
 from tests.runs.project import Project, listing, report_of
+from tests.runs.shared import Finished
 
 TOUCH = "$(touch pwned)`touch pwned`;touch pwned|touch pwned"
 MARKUP = "<img src=x onerror=alert(1)>'\"&amp;--><b onclick=alert(1)>"

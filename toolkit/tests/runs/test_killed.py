@@ -16,9 +16,9 @@ from typing import Final
 import psutil
 import pytest
 
-from tests.runs.conftest import Finished
 from tests.runs.evidence import check_folder, check_journal, comparable
 from tests.runs.project import Project, journal_of
+from tests.runs.shared import Finished
 
 STAGES: Final = frozenset({"start", "samples", "ranges", "build", "reference", "job", "between", "end"})
 """Where two hundred kills surely fall; the inspection takes too little time for that."""
