@@ -74,7 +74,9 @@ def exit_code_of(report: Report) -> ExitCode:
     """The exit code that a report stands for."""
     if any(build.status == "failed" for build in report.builds):
         return ExitCode.INCOMPLETE
-    if any(case.outcome == "device_lost" for result in report.results for case in result.cases):
+    if any(result.outcomes.get("device_lost") for result in report.results):
+        return ExitCode.INCOMPLETE
+    if any(gate.reason.id == "reference_failed" for result in report.results for gate in result.gates):
         return ExitCode.INCOMPLETE
     verdicts = {result.verdict for result in report.results}
     if "fail" in verdicts:
