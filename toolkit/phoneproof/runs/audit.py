@@ -50,13 +50,24 @@ class StoredSamples:
 
 @dataclass(frozen=True)
 class AuditedModel:
-    """A source model with its sets. calibration: None where no build of the plan uses it."""
+    """A source model with its sets.
+
+    judged_on: the evaluation set; None where the plan names none, which is enough to build.
+    calibration: None where no build of the plan uses it.
+    """
 
     section: ModelSection
     path: Path
     facts: SourceFacts
-    evaluation: StoredSamples
+    judged_on: StoredSamples | None
     calibration: StoredSamples | None
+
+    @property
+    def evaluation(self) -> StoredSamples:
+        """The evaluation set. DataError where the plan names none."""
+        if self.judged_on is None:
+            raise _names_none("evaluation")
+        return self.judged_on
 
     @property
     def source_request(self) -> dict[str, Any]:
@@ -77,14 +88,14 @@ class Audit:
     findings: tuple[Finding, ...]
 
 
-def audit(context: RunContext, plan: Plan, needs_evaluation: bool = True) -> Audit:
+def audit(context: RunContext, plan: Plan) -> Audit:
     """Inspect every model and store its sets. DataError if a severe finding is not waived."""
     models: dict[str, AuditedModel] = {}
     findings: list[Finding] = []
     for section in plan.models:
-        model = _audit_model(context, plan, section, needs_evaluation)
+        model = _audit_model(context, plan, section)
         models[model_key(section)] = model
-        findings += [f for s in (model.evaluation, model.calibration) if s is not None for f in s.findings]
+        findings += [f for s in (model.judged_on, model.calibration) if s is not None for f in s.findings]
     waived = waive(_once(findings), plan.gates.waive)
     for finding in waived:
         context.observer.found(finding)
@@ -124,9 +135,7 @@ def _remember_facts(store: Store, inspection: str, facts: Mapping[str, Any]) -> 
         (folder / FACTS_FILE).write_text(json.dumps(facts), encoding="utf-8")
 
 
-def _audit_model(
-    context: RunContext, plan: Plan, section: ModelSection, needs_evaluation: bool
-) -> AuditedModel:
+def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> AuditedModel:
     path = plan.locate(section.source)
     key = model_key(section)
     request = {
@@ -146,12 +155,16 @@ def _audit_model(
         return found, "made"
 
     facts = from_dict(SourceFacts, dict(context.step(step, inspection, inspect)))
-    evaluation = store_samples(context, plan, "evaluation", facts.inputs, samples_step("evaluation", key))
+    evaluation = None
+    if plan.declared_set("evaluation") is not None:
+        step = samples_step("evaluation", key)
+        evaluation = store_samples(context, plan, "evaluation", facts.inputs, step)
     static = any(b.recipe.needs_calibration and b.model == section for b in plan.planned_builds())
     calibration = None
     if static:
         step = samples_step("calibration", key)
-        calibration = store_samples(context, plan, "calibration", facts.inputs, step, evaluation.path)
+        other = None if evaluation is None else evaluation.path
+        calibration = store_samples(context, plan, "calibration", facts.inputs, step, other)
     return AuditedModel(section, path, facts, evaluation, calibration)
 
 
@@ -203,9 +216,7 @@ def samples_request(
     """The data worker's request for a set of the plan."""
     declared = plan.declared_set(role)
     if declared is None:
-        raise DataError(
-            f"The plan names no {role} set.", where=f"data.{role}", next_step=f"Add [data.{role}]."
-        )
+        raise _names_none(role)
     return {
         "version": 1,
         "subject": role,
@@ -234,6 +245,10 @@ def set_mark(plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], root: Path)
 def _part(plan: Plan, declared: DeclaredSet) -> Part:
     count = plan.data.samples if declared.role == "evaluation" else plan.data.calibration_samples
     return Part(declared.skip, declared.take, None if count == "all" else count, plan.data.seed)
+
+
+def _names_none(role: Role) -> DataError:
+    return DataError(f"The plan names no {role} set.", where=f"data.{role}", next_step=f"Add [data.{role}].")
 
 
 def _once(findings: list[Finding]) -> list[Finding]:

@@ -113,7 +113,9 @@ def foresee(plan: Plan, out: Path, options: RunOptions) -> tuple[ForeseenStep, .
     for section in plan.models:
         key = model_key(section)
         found = facts[key] = foresight.facts(section)
-        evaluation = foresight.samples("evaluation", section, found, None)
+        evaluation = None
+        if plan.data.evaluation is not None:
+            evaluation = foresight.samples("evaluation", section, found, None)
         if key in calibrated:
             calibration[key] = foresight.samples("calibration", section, found, evaluation)
     states = [foresight.build(b, facts[b.model], calibration.get(b.model)) for b in builds]

@@ -20,7 +20,7 @@ def planned_steps(plan: Plan) -> tuple[str, ...]:
         for key in models
         for step in (
             inspect_step(key),
-            samples_step("evaluation", key),
+            *([samples_step("evaluation", key)] if plan.data.evaluation is not None else []),
             *([samples_step("calibration", key)] if key in calibrated else []),
         )
     ]
