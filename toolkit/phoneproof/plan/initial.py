@@ -35,7 +35,7 @@ class ModelFacts:
 
 
 _HEAD: Final = """\
-# The plan of a phoneproof run. Every key is described in docs/plan.md.
+# The plan of a phoneproof run. docs/plan.md in phoneproof's source describes every key.
 # Paths start from the folder of this file."""
 
 

@@ -114,7 +114,7 @@ def _mistake(place: Place, details: ErrorDetails) -> Mistake:
         step = _WHAT_TO_ADD.get(key, f"Add {key} = ...") if len(place) == 1 else f"Add {key} = ..."
         return Mistake(place, f"Missing key {key!r}.", step)
     if kind == "union_tag_not_found":
-        known = ", ".join(_quoted(facts, "expected_tags")) or "see docs/plan.md"
+        known = ", ".join(_quoted(facts, "expected_tags")) or "see docs/plan.md in phoneproof's source"
         return Mistake((*place, "kind"), "Missing key 'kind'.", f"Add kind = ... ({known}).")
     if kind == "union_tag_invalid":
         what = f"{facts['tag']!r} is not known here."

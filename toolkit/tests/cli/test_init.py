@@ -8,7 +8,9 @@ def test_a_plan_without_data_is_said_to_need_filling_in_first(project: Project, 
     answer = call("init", "--model", "tiny.onnx", "-p", "first.toml")
     assert answer.code == 0, answer
     said = answer.out.splitlines()
-    assert said[0] == "Wrote first.toml, which names no data yet: fill in data.calibration and data.evaluation."
+    assert (
+        said[0] == "Wrote first.toml, which names no data yet: fill in data.calibration and data.evaluation."
+    )
     assert said[-1] == "  phoneproof run -p first.toml"
     refused = call("run", "-p", "first.toml", "--dry-run")
     assert refused.code == 2
