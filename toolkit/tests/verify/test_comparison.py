@@ -114,15 +114,15 @@ def test_drift_rarely_makes_a_build_faster_than_itself(drift: str, phi: float) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("phi", "least"), [(0.2, 0.92), (0.4, 0.91)])
-def test_correlation_between_rounds_is_largely_corrected(phi: float, least: float) -> None:
+@pytest.mark.parametrize("phi", [0.0, 0.2, 0.4, 0.6])
+def test_the_interval_covers_correlated_rounds(phi: float) -> None:
     random = np.random.default_rng(15)
     covered = sum(
         (interval := compare_log_ratios(autoregressive(random, 20, phi)).interval) is not None
         and 1.0 in interval
         for _ in range(4000)
     )
-    assert covered / 4000 >= least
+    assert covered / 4000 >= 0.93
 
 
 def test_without_correlation_it_is_the_t_interval_of_scipy() -> None:
