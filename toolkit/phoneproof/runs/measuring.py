@@ -288,9 +288,11 @@ def _timing(run: DeviceRun, cases: tuple[tuple[PlannedCase, CaseEnd], ...]) -> T
     if found is None or found[1].outcome != "passed" or found[1].finished is None:
         return None
     rounds = run.rounds(found[0].case_id)
-    if not rounds:
-        return None
-    measured = found[1].finished.measured
+    return timing_of(rounds, found[1].finished.measured) if rounds else None
+
+
+def timing_of(rounds: Sequence[RoundFinished], measured: Measured) -> Timing:
+    """Out of a benchmark's rounds, at least one, and what it told at its end."""
     batch = rounds[0].candidate_batch
     candidate = (1, 2) if rounds[0].order == "ABBA" else (0,)
     runs = tuple(t for one in rounds for i in candidate for t in one.visits_ns[i])

@@ -104,6 +104,7 @@ def test_a_speed_of_wrong_outputs_is_not_compared() -> None:
     [
         (speed(1.0, 0.9, 1.1, baseline="another"), "other_baseline"),
         (speed(1.0, 0.9, 1.1, ci95=None), "no_interval"),
+        (speed(9.0, 8.0, 9.9, verdict="too_noisy", reason=Reason("machine_busy")), "machine_busy"),
         (None, "missing_in_new"),
     ],
 )

@@ -18,7 +18,9 @@ from phoneproof.devices.simulated import (
     Loading,
     SimulatedDevice,
     SimulatedIdentity,
+    Waiting,
     noisy_latency,
+    steady_waiting,
 )
 from phoneproof.plan.model import read_plan
 from phoneproof.protocol.job import Configuration
@@ -64,12 +66,14 @@ class Scene:
     loading: Callable[[Configuration], Loading] = field(default_factory=lambda: ran_on("cpu"))
     runtimes: Mapping[str, str | None] | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
+    waiting: Waiting = field(default_factory=lambda: steady_waiting(0.0))
 
     def device(self, root: Path) -> Device:
         identity = SimulatedIdentity(environment=self.environment)
         if self.runtimes is not None:
             identity = SimulatedIdentity(environment=self.environment, runtimes=self.runtimes)
-        behaviour = Behaviour(self.answer, noisy_latency(self.medians_ns), self.loading, self.faults)
+        latency = noisy_latency(self.medians_ns)
+        behaviour = Behaviour(self.answer, latency, self.loading, self.faults, self.waiting)
         return SimulatedDevice(root, behaviour, identity, events_per_call=10_000)
 
 

@@ -327,6 +327,17 @@ def test_of_two_that_are_as_fast_and_as_small_the_one_closest_to_the_source() ->
     assert recommend(results).build_id == "m/q/near"
 
 
+def test_no_build_is_recommended_for_a_speed_that_a_busy_machine_gave() -> None:
+    busy = Reason.of("machine_busy", share=0.3, largest=0.02)
+    faked = Comparison(reports.FLOAT, 9.0, (8.0, 10.0), "too_noisy", 24, busy)
+    found = recommend([candidate("m/q/faked", 9.0, 0.4, comparison=faked), candidate("m/q/known", 1.5, 0.4)])
+    assert found.build_id == "m/q/known"
+    alone = recommend([candidate("m/q/faked", 9.0, 0.4, comparison=faked)])
+    assert (alone.build_id, alone.reason.facts["speed_ratio"]) == ("m/q/faked", None)  # for its size
+    same_size = recommend([candidate("m/q/faked", 9.0, 1.0, comparison=faked)])
+    assert same_size.build_id is None
+
+
 def test_a_build_must_pass_wherever_it_ran() -> None:
     """Fast and right with one thread, wrong with four: not to be shipped."""
     four = replace(candidate("m/q/a", 3.0, 0.3).configuration, threads=4)
