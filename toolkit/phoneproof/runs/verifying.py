@@ -183,7 +183,7 @@ def _run(
         batch = device.events(job_id, seen)
         seen += len(batch.events)
         done += sum(isinstance(event, CaseFinished) for event in batch.events)
-        what = _what_runs(batch.events)
+        what = _what_runs(planned, batch.events)
         if what or batch.finished:
             context.observer.progress(step, what or "finished", min(done, total), total)
         if batch.finished:
@@ -199,12 +199,14 @@ def _run(
     return results
 
 
-def _what_runs(events: Sequence[Event]) -> str | None:
+def _what_runs(planned: PlannedJob, events: Sequence[Event]) -> str | None:
+    """The last thing that was begun, by build."""
+    builds = {case.case_id: case.build_id for case in planned.cases}
     for event in reversed(events):
         if isinstance(event, SampleStarted):
-            return f"{event.case_id}, sample {event.sample}"
+            return f"{builds[event.case_id]}, sample {event.sample + 1}"
         if isinstance(event, RoundFinished):
-            return f"{event.case_id}, round {event.round + 1}"
+            return f"{builds[event.case_id]}, timed {event.round + 1} rounds"
     return None
 
 
