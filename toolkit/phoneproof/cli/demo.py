@@ -4,7 +4,13 @@ from pathlib import Path
 
 import click
 
-from phoneproof.cli.options import debug_option, ends_well, json_option, verbose_option
+from phoneproof.cli.options import (
+    debug_option,
+    ends_well,
+    json_option,
+    stopped_by_signals,
+    verbose_option,
+)
 
 
 @click.command(short_help="Train a small network and take it through the whole job.")
@@ -23,7 +29,9 @@ def command(out: Path, as_json: bool, verbose: bool) -> int:
     """Train a small convolutional network on scikit-learn's handwritten digits (real images), write a plan
     for it, and run it: int8 builds by every ONNX recipe, judged against float on this machine."""
     from phoneproof.cli.run import run_until
+    from phoneproof.cli.screen import Screen
     from phoneproof.runs.demo import prepare_demo
 
-    plan = prepare_demo(out, lambda text: None if as_json else click.echo(text, err=True))
+    with stopped_by_signals() as stop, Screen(verbose, quiet=as_json) as screen:
+        plan = prepare_demo(out, screen, stop)
     return run_until("report", plan, None, None, False, as_json, verbose)

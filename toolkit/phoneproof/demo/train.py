@@ -15,7 +15,7 @@ import sys
 import tempfile
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import numpy as np
@@ -23,6 +23,9 @@ import numpy.typing as npt
 
 from phoneproof.demo import digits
 from phoneproof.errors import DataError, PhoneproofError, ToolchainError
+
+if TYPE_CHECKING:
+    from phoneproof.demo.training import EpochEnded
 
 MODEL_FILE: Final = "digits.onnx"
 FACTS_FILE: Final = "digits.json"
@@ -65,8 +68,10 @@ def is_complete(out: Path, request: dict[str, Any]) -> bool:
     )
 
 
-def make(out: Path, epochs: int, seed: int) -> dict[str, Any]:
+def make(out: Path, epochs: int, seed: int, epoch_ended: "EpochEnded") -> dict[str, Any]:
     """Make everything in `out` and return the facts, which are also in digits.json.
+
+    Where all is there already nothing is trained, and `epoch_ended` is never called.
 
     Raises DataError if `out` holds other things under the same names, ToolchainError if a package is missing
     or the exported model is not the trained one.
@@ -79,7 +84,7 @@ def make(out: Path, epochs: int, seed: int) -> dict[str, Any]:
         return json.loads((out / FACTS_FILE).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=out) as folder:
-        facts = {"made_by": _MADE_BY, "request": request, **_make_in(Path(folder), epochs, seed)}
+        facts = {"made_by": _MADE_BY, "request": request, **_make_in(Path(folder), epochs, seed, epoch_ended)}
         Path(folder, FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         # The facts come last: until then those of an earlier run do not fit, and the next run makes all anew.
         for name in (*SETS, MODEL_FILE, FACTS_FILE):
@@ -89,7 +94,7 @@ def make(out: Path, epochs: int, seed: int) -> dict[str, Any]:
     return facts
 
 
-def _make_in(folder: Path, epochs: int, seed: int) -> dict[str, Any]:
+def _make_in(folder: Path, epochs: int, seed: int, epoch_ended: "EpochEnded") -> dict[str, Any]:
     # Read when torch is loaded. Threads that spin take the core from the one they wait for: with both
     # cores busy, an epoch took 60 s and 21 s of CPU so, and 35 s and 11 s without.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -109,7 +114,7 @@ def _make_in(folder: Path, epochs: int, seed: int) -> dict[str, Any]:
         labels[parts.training],
         epochs=epochs,
         seed=seed,
-        epoch_ended=lambda epoch, loss: click.echo(f"  epoch {epoch}/{epochs}: loss {loss:.3f}"),
+        epoch_ended=epoch_ended,
     )
     click.echo("Exporting to ONNX, and comparing with the trained network.")
     model = folder / MODEL_FILE
@@ -175,8 +180,12 @@ def _facts_in(out: Path) -> dict[str, Any] | None:
 @click.option("--seed", type=click.IntRange(min=0), default=DEFAULT_SEED, show_default=True)
 def main(out: Path, epochs: int, seed: int) -> None:
     """Command line of this module; exit codes are those of the errors."""
+
+    def say(epoch: int, loss: float) -> None:
+        click.echo(f"  epoch {epoch}/{epochs}: loss {loss:.3f}")
+
     try:
-        model = make(out, epochs, seed)["model"]
+        model = make(out, epochs, seed, say)["model"]
     except PhoneproofError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)

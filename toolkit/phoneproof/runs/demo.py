@@ -1,12 +1,17 @@
 """The demo's network, data and plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 from phoneproof.builds.store import storage_errors
+from phoneproof.errors import Interrupted, PhoneproofError
 from phoneproof.protocol.work import write_atomically
+from phoneproof.runs.observer import Observer
 from phoneproof.workers.worker import WorkerCall, WorkerLimits, call_worker
+
+STEP: Final = "demo/network"
 
 PLAN: Final = """\
 # phoneproof's demo: handwritten digits out of scikit-learn, 8 x 8 pixels, enlarged to what the network takes.
@@ -66,23 +71,38 @@ size_ratio_max = 0.5
 """
 
 
-def prepare_demo(out: Path, say: Callable[[str], None]) -> Path:
-    """Make the demo in `out` unless it is there; the path of its plan. ToolchainError without torch."""
-    say("Preparing the demo: training a small network takes up to a minute the first time.")
+def prepare_demo(out: Path, observer: Observer, stop: Event | None = None, epochs: int | None = None) -> Path:
+    """Make the demo in `out` unless it is there, as one step with progress by epochs; the path of its plan.
+
+    epochs: None for as many as make a good network. ToolchainError without torch, Interrupted when `stop` is
+    set.
+    """
+    request: dict[str, Any] = {"out": str(out.absolute())}
+    if epochs is not None:
+        request["epochs"] = epochs
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        call = WorkerCall(
-            "phoneproof.demo.worker",
-            {"out": str(out.absolute())},
-            out / "preparation",
-            limits=WorkerLimits(timeout_s=1_800.0),
-        )
-        preprocess = call_worker(call)["preprocess"]
+        limits = WorkerLimits(timeout_s=1_800.0)
+        call = WorkerCall("phoneproof.demo.worker", request, out / "preparation", limits=limits)
+        facts = _observed(call, observer, stop)
         plan = out / "phoneproof.toml"
-        text = PLAN.format(preprocess=_as_toml(preprocess))
+        text = PLAN.format(preprocess=_as_toml(facts["preprocess"]))
         if not plan.exists() or plan.read_text(encoding="utf-8") != text:
             write_atomically(plan, text)
     return plan
+
+
+def _observed(call: WorkerCall, observer: Observer, stop: Event | None) -> dict[str, Any]:
+    observer.started(STEP)
+    try:
+        facts = call_worker(call, lambda what, done, total: observer.progress(STEP, what, done, total), stop)
+    except Interrupted:
+        raise
+    except PhoneproofError as error:
+        observer.failed(STEP, error)
+        raise
+    observer.finished(STEP, "made" if facts["trained_now"] else "kept")
+    return facts
 
 
 def _as_toml(preprocess: Mapping[str, Any]) -> str:
