@@ -30,6 +30,10 @@ DIGESTS_FILE: Final = "sha256.json"
 STORE_VARIABLE: Final = "PHONEPROOF_STORE"
 Kind = Literal["builds", "ranges", "references", "samples", "facts", "demo"]
 KINDS: Final[tuple[Kind, ...]] = ("builds", "ranges", "references", "samples", "facts", "demo")
+EnvironmentKind = Literal["toolchain"]
+ENVIRONMENTS: Final = "toolchains"
+"""Folder of the managed environments, beside the entries. They are installed by command and not pruned."""
+
 _LOCK_POLL_S: Final = 0.2
 STAGING: Final = "staging"
 ABANDONED_S: Final = 86_400.0
@@ -38,9 +42,9 @@ ABANDONED_S: Final = 86_400.0
 
 @dataclass(frozen=True)
 class StoreEntry:
-    """What prune and doctor show: one entry, its size and when it was last used (seconds since 1970)."""
+    """What is listed: an entry or a managed environment, its size and when it was last used (since 1970)."""
 
-    kind: Kind
+    kind: Kind | EnvironmentKind
     key: str
     size_bytes: int
     last_used: float
@@ -132,7 +136,9 @@ class Store:
 
         StorageError where the disk refuses.
         """
-        folder = self.root / kind / key
+        self._remove(self.root / kind / key)
+
+    def _remove(self, folder: Path) -> None:
         grave = self.root / STAGING / uuid.uuid4().hex
         with storage_errors(self.root), contextlib.suppress(FileNotFoundError):
             grave.parent.mkdir(parents=True, exist_ok=True)
@@ -153,15 +159,12 @@ class Store:
 
     def entries(self) -> tuple[StoreEntry, ...]:
         """All entries, least recently used first."""
-        found = []
-        for kind in KINDS:
-            for folder in sorted((self.root / kind).glob("*")):
-                # Another process may discard an entry while it is looked at. Dots are sets being written.
-                with contextlib.suppress(FileNotFoundError):
-                    if folder.is_dir() and not folder.name.startswith("."):
-                        size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-                        found.append(StoreEntry(kind, folder.name, size, folder.stat().st_mtime))
+        found = [entry for kind in KINDS for entry in _listed(self.root / kind, kind)]
         return tuple(sorted(found, key=lambda entry: entry.last_used))
+
+    def environments(self) -> tuple[StoreEntry, ...]:
+        """The managed environments of toolchains, which `prune` leaves alone."""
+        return tuple(_listed(self.root / ENVIRONMENTS, "toolchain"))
 
     def prune(self, keep_bytes: int, unused_for_s: float = 0.0) -> tuple[StoreEntry, ...]:
         """Remove least recently used entries until at most keep_bytes are left; what was removed.
@@ -179,7 +182,7 @@ class Store:
                 break
             if time.time() - entry.last_used < unused_for_s:
                 continue
-            self.discard(entry.kind, entry.key)
+            self._remove(self.root / entry.kind / entry.key)
             total -= entry.size_bytes
             removed.append(entry)
         return tuple(removed)
@@ -204,6 +207,15 @@ class Store:
                 raise
             return
         _sync(target.parent)
+
+
+def _listed(folder: Path, kind: Kind | EnvironmentKind) -> Iterator[StoreEntry]:
+    for entry in sorted(folder.glob("*")):
+        # Another process may discard an entry while it is looked at. Dots are sets being written.
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_dir() and not entry.name.startswith("."):
+                size = sum(f.stat().st_size for f in entry.rglob("*") if f.is_file())
+                yield StoreEntry(kind, entry.name, size, entry.stat().st_mtime)
 
 
 def link_folder(source: Path, target: Path) -> None:

@@ -18,18 +18,19 @@ def command() -> None:
 @debug_option
 @ends_well
 def list_entries(as_json: bool) -> int:
-    """List what the store holds, least recently used first."""
+    """List what the store holds: managed environments, then entries, least recently used first."""
     from phoneproof.builds.store import Store, default_store
     from phoneproof.cli.json_text import json_text
     from phoneproof.report.units import bytes_text, counted
 
     store = Store(default_store())
-    entries = store.entries()
+    entries = (*store.environments(), *store.entries())
     if as_json:
         click.echo(json_text({"store": store.root, "entries": [asdict(entry) for entry in entries]}))
         return 0
     for entry in entries:
-        click.echo(f"{entry.kind:11} {entry.key[:16]}  {bytes_text(entry.size_bytes)}")
+        name = entry.key if entry.kind == "toolchain" else entry.key[:16]
+        click.echo(f"{entry.kind:11} {name}  {bytes_text(entry.size_bytes)}")
     total = bytes_text(sum(entry.size_bytes for entry in entries))
     click.echo(f"{counted(len(entries), 'entry', 'entries')}, {total}, in {store.root}")
     return 0

@@ -23,6 +23,9 @@ REVISION: Final = 1
 
 SHARD_BYTES: Final = 64 * 1024 * 1024
 
+FINGERPRINTS: Final = "fingerprints"
+"""Folder of the store with what `remember_fingerprint` notes; no set, so not among the sets."""
+
 
 @dataclass(frozen=True)
 class Materialization:
@@ -95,7 +98,7 @@ def probable_digest(mark: str, root: Path) -> str | None:
     Good for a dry run only: a file can change without changing its size and time.
     """
     try:
-        digest = (root / "samples" / "fingerprints" / mark).read_text("ascii").strip()
+        digest = (root / FINGERPRINTS / mark).read_text("ascii").strip()
     except (OSError, ValueError):
         return None
     return digest if (root / "samples" / digest / SAMPLES_FILE).is_file() else None
@@ -103,7 +106,7 @@ def probable_digest(mark: str, root: Path) -> str | None:
 
 def remember_fingerprint(mark: str, root: Path, digest: str) -> None:
     """Note for `probable_digest` what a fingerprint stood for. Raises StorageError."""
-    path = root / "samples" / "fingerprints" / mark
+    path = root / FINGERPRINTS / mark
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{mark}.{secrets.token_hex(4)}")

@@ -14,7 +14,7 @@ from typing import Final
 from filelock import FileLock
 
 import phoneproof
-from phoneproof.builds.store import storage_errors
+from phoneproof.builds.store import ENVIRONMENTS, storage_errors
 from phoneproof.errors import ToolchainError
 from phoneproof.findings import Finding
 from phoneproof.protocol.work import write_atomically
@@ -153,7 +153,7 @@ def _run(command: list[str], toolchain: Toolchain) -> None:
 def _folder(toolchain: Toolchain, store: Path) -> Path:
     content = json.dumps([_pins(toolchain), _own_needs(toolchain)], sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return store / "toolchains" / f"{toolchain.name}-{digest}"
+    return store / ENVIRONMENTS / f"{toolchain.name}-{digest}"
 
 
 def _pins(toolchain: Toolchain) -> dict[str, str]:

@@ -212,6 +212,20 @@ def test_a_set_that_is_being_written_is_no_entry_and_is_not_pruned(tmp_path: Pat
     assert writing.exists()
 
 
+def test_managed_environments_are_listed_apart_and_never_pruned(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    put(store, "k")
+    installed = tmp_path / "toolchains" / "onnxruntime-0123456789ab" / "bin" / "python"
+    installed.parent.mkdir(parents=True)
+    installed.write_bytes(b"x" * 1_000)
+    (tmp_path / "toolchains" / "onnxruntime-0123456789ab.lock").touch()
+    (found,) = store.environments()
+    assert (found.kind, found.key, found.size_bytes) == ("toolchain", "onnxruntime-0123456789ab", 1_000)
+    assert [entry.kind for entry in store.entries()] == ["builds"]
+    assert [entry.key for entry in store.prune(0)] == ["k"]
+    assert installed.exists()
+
+
 def test_a_run_keeps_its_files_when_the_store_is_pruned(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     entry = put(store, "k", b"content")
