@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from phoneproof.cli.errors_text import printable
-from phoneproof.report import units
+from phoneproof.report import reading, units
 from phoneproof.report.model import Report, Result
 from phoneproof.report.sentences import reason_sentence
 from phoneproof.runs.run import FinishedRun
@@ -128,9 +128,12 @@ def _drop(result: Result) -> str:
 
 
 def _parity(result: Result) -> str:
-    if not result.parity:
+    parity = reading.deciding_parity(result)
+    if parity is None:
         return "-"
-    if all(one.exact for one in result.parity):
+    if parity.exact:
         return "equal"
-    values = [one.sqnr_db for one in result.parity if one.sqnr_db is not None]
-    return f"{min(values):.1f} dB" if values else "undefined"
+    value = reading.deciding_db(parity)
+    if value is None:
+        return "not defined"
+    return f"{units.decibel(value)}{' (worst slice)' if reading.slice_decides(parity) else ''}"

@@ -87,17 +87,35 @@ def state(result: Result) -> State:
     return "baseline" if result.baseline and result.verdict == "pass" else result.verdict
 
 
-def worst_parity(result: Result) -> Parity | None:
-    """The output that agrees least, by its worst slice. One whose SQNR is not defined is the worst of all."""
-    return min(result.parity, key=parity_rank) if result.parity else None
+def deciding_parity(result: Result) -> Parity | None:
+    """The output that the parity gate speaks of; else the one that agrees least, by its worst slice.
+
+    One whose SQNR is not defined agrees least of all.
+    """
+    named = {gate.reason.facts.get("output") for gate in result.gates if gate.id == "parity"}
+    outputs = result.parity or ()
+    told = [parity for parity in outputs if parity.output in named]
+    return min(told or outputs, key=_rank, default=None)
 
 
-def parity_rank(parity: Parity) -> float:
-    """Order of parities, the worst first: SQNR in dB of the worst slice, or of the output without one."""
-    if parity.exact:
-        return float("inf")
-    known = [value for value in (parity.sqnr_db, parity.worst_slice_db) if value is not None]
-    return min(known) if known and parity.sqnr_db is not None else float("-inf")
+def deciding_db(parity: Parity) -> float | None:
+    """SQNR in dB that decides: the lower of the output's and its worst slice's. None where it has none."""
+    if parity.exact or parity.sqnr_db is None:
+        return None
+    return parity.sqnr_db if parity.worst_slice_db is None else min(parity.sqnr_db, parity.worst_slice_db)
+
+
+def slice_decides(parity: Parity) -> bool:
+    """Whether what decides is the worst slice, and not the output as a whole."""
+    return deciding_db(parity) != parity.sqnr_db
+
+
+def _rank(parity: Parity) -> float:
+    """Order of parities, the worst first."""
+    value = deciding_db(parity)
+    if value is not None:
+        return value
+    return float("inf") if parity.exact else float("-inf")
 
 
 def accuracy_interval(result: Result) -> Interval | None:

@@ -241,7 +241,7 @@ def failures() -> Report:
         [
             baseline(),
             result(
-                INT8, parity=(parity(), parity("boxes", 7.3)), verdict="fail", reason=wrong,
+                INT8, parity=(parity(), parity("boxes", 11.5)), verdict="fail", reason=wrong,
                 gates=(
                     gate("parity", "fail", wrong.id, **wrong.facts),
                     gate("outcomes", "fail", bad.id, **bad.facts),

@@ -117,6 +117,24 @@ def test_a_speed_of_right_outputs_is_shown_with_its_interval() -> None:
     assert f"95 % interval 2.20{X} to 2.43{X}" in row.replace("&nbsp;", " ")
 
 
+def test_the_parity_that_decides_is_the_one_that_the_reason_names() -> None:
+    html = html_text(reports.failures())
+    row = row_of(html, "onnx-int8")
+    assert "Output boxes is 7.3 dB from the reference" in row
+    assert row.count("7.3 dB") == 2
+    assert "11.5 dB" not in row
+    assert "boxes , worst slice" in row
+    plain = row_of(html_text(whole_output_decides()), "onnx-int8")
+    assert "worst slice" not in plain
+    assert "31.4 dB" in plain
+
+
+def whole_output_decides() -> Report:
+    report = reports.all_pass()
+    alone = replace(report.results[1], parity=(reports.parity(worst_slice_db=None, worst_slice=None),))
+    return replace(report, results=(report.results[0], alone))
+
+
 def test_failed_builds_keep_their_row_and_their_reason() -> None:
     html = html_text(reports.failures())
     assert "The converter does not know the operator GridSample." in row_of(html, "onnx-int8-qoperator")

@@ -18,15 +18,36 @@ def test_a_build_is_called_by_its_recipe_while_that_is_unique() -> None:
 def test_the_worst_output_is_found_by_its_worst_slice() -> None:
     fine = reports.parity("boxes", 40.0, worst_slice_db=1.5)
     result = reports.result(reports.INT8, parity=(reports.parity("logits", 25.0), fine))
-    assert reading.worst_parity(result) == fine
+    assert reading.deciding_parity(result) == fine
+    assert reading.deciding_db(fine) == 1.5
+    assert reading.slice_decides(fine)
+
+
+def test_an_output_decides_where_it_has_no_worse_slice() -> None:
+    for slice_db in (None, 25.0, 31.0):
+        whole = reports.parity("logits", 25.0, worst_slice_db=slice_db)
+        assert reading.deciding_db(whole) == 25.0
+        assert not reading.slice_decides(whole)
 
 
 def test_an_output_that_is_not_defined_is_worse_than_any_and_an_equal_one_better() -> None:
     undefined = reports.parity("a", None)
     equal = reports.parity("b", None, exact=True)
     result = reports.result(reports.INT8, parity=(equal, reports.parity("c", 3.0), undefined))
-    assert reading.worst_parity(result) == undefined
-    assert reading.worst_parity(replace(result, parity=(equal, reports.parity("c", 90.0)))).output == "c"  # type: ignore[union-attr]
+    assert reading.deciding_parity(result) == undefined
+    better = reading.deciding_parity(replace(result, parity=(equal, reports.parity("c", 90.0))))
+    assert better is not None
+    assert better.output == "c"
+    assert [reading.deciding_db(one) for one in (undefined, equal)] == [None, None]
+    assert reading.deciding_parity(replace(result, parity=None)) is None
+
+
+def test_the_output_of_which_the_gate_speaks_decides() -> None:
+    """An undefined reference is inconclusive, and the gate fails for the other output."""
+    undefined, low = reports.parity("a", None), reports.parity("b", 3.0)
+    gate = reports.gate("parity", "fail", "parity_below", output="b", sqnr_db=-1.2, limit_db=10.0)
+    result = reports.result(reports.INT8, parity=(undefined, low), gates=(gate,))
+    assert reading.deciding_parity(result) == low
 
 
 def test_the_interval_of_the_accuracy_is_the_drops_turned_round() -> None:

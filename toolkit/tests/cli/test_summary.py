@@ -1,0 +1,47 @@
+"""The table at the end of a run, drawn from reports that are made up."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from phoneproof.cli.summary import show_run
+from phoneproof.report.model import Report
+from phoneproof.runs.run import FinishedRun
+from tests.report import reports
+
+
+def shown(report: Report) -> list[str]:
+    console = Console(file=io.StringIO(), width=240, highlight=False)
+    show_run(FinishedRun(Path("run"), (), report, ()), console)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue().splitlines()
+
+
+def row_of(report: Report, name: str) -> str:
+    return next(line for line in shown(report) if line.startswith(f"{name} "))
+
+
+def test_the_parity_that_decides_is_shown_as_the_reason_names_it() -> None:
+    row = row_of(reports.failures(), reports.INT8)
+    assert "7.3 dB (worst slice)" in row
+    assert "Output boxes is 7.3 dB from the reference" in row
+
+
+def test_parity_of_whole_outputs_equal_ones_and_undefined_ones() -> None:
+    report = reports.all_pass()
+    whole, equal, undefined = (
+        (reports.parity(worst_slice_db=None, worst_slice=None),),
+        (reports.parity("logits", None, exact=True),),
+        (reports.parity(), reports.parity("boxes", None)),
+    )
+    results = tuple(
+        replace(one, parity=parity)
+        for one, parity in zip(report.results, (whole, equal, undefined), strict=True)
+    )
+    changed = replace(report, results=results)
+    texts = ("31.4 dB", "equal", "not defined")
+    for build_id, text in zip((reports.FLOAT, reports.INT8, reports.DYNAMIC), texts, strict=True):
+        assert row_of(changed, build_id).rstrip().endswith(text)
