@@ -26,6 +26,9 @@ BAD_OUTCOMES: Final = frozenset(
     {"failed", "crashed", "killed_low_memory", "timed_out", "device_lost", "not_run"}
 )
 
+_MODEL_AND_SOURCE: Final = 2
+"""Parts of a build_id before the recipe: model / source / recipe [/ variant]."""
+
 
 def key(result: Result) -> ResultKey:
     """What tells one result from another: the configuration and the device's id."""
@@ -33,13 +36,15 @@ def key(result: Result) -> ResultKey:
 
 
 def build_names(report: Report) -> Mapping[str, str]:
-    """A short name by build_id: its recipe where no other build has it, else the whole build_id."""
-    recipes = {b.build_id: b.recipe for b in report.builds}
-    recipes |= {r.configuration.build_id: r.recipe for r in report.results}
-    uses = Counter(recipes.values())
-    return {
-        build_id: recipe if recipe and uses[recipe] == 1 else build_id for build_id, recipe in recipes.items()
-    }
+    """A short name by build_id: without the model and the source, as far as all builds share them."""
+    ids = {b.build_id for b in report.builds} | {r.configuration.build_id for r in report.results}
+    parts = [build_id.split("/") for build_id in ids]
+    shared = 0
+    while shared < _MODEL_AND_SOURCE and len({tuple(p[: shared + 1]) for p in parts}) == 1:
+        if any(len(p) <= shared + 1 for p in parts):
+            break
+        shared += 1
+    return {build_id: "/".join(build_id.split("/")[shared:]) for build_id in ids}
 
 
 def build_sizes(report: Report) -> Mapping[str, int | None]:

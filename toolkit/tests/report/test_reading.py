@@ -1,18 +1,44 @@
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from phoneproof.report import reading
 from phoneproof.report.model import Recommendation
 from phoneproof.verify.verdicts import Reason
 from tests.report import reports
 
 
-def test_a_build_is_called_by_its_recipe_while_that_is_unique() -> None:
-    names = reading.build_names(reports.all_pass())
-    assert names[reports.INT8] == "onnx-int8"
-    twin = "digits/onnx/onnx-int8"
-    other = reports.build("digits/pytorch/onnx-int8", 290_000)
-    both = reading.build_names(reports.report([reports.build(twin, 291_000), other], []))
-    assert both == {twin: twin, other.build_id: other.build_id}
+def names(*build_ids: str) -> list[str]:
+    called = reading.build_names(reports.report([reports.build(one, 1) for one in build_ids], []))
+    return [called[one] for one in build_ids]
+
+
+def test_a_build_is_called_without_the_model_and_source_that_all_share() -> None:
+    assert reading.build_names(reports.all_pass())[reports.INT8] == "onnx-int8"
+    assert names("m/onnx/onnx-int8", "m/onnx/onnx-int8/entropy", "m/onnx/onnx-float32") == [
+        "onnx-int8",
+        "onnx-int8/entropy",
+        "onnx-float32",
+    ]
+    assert names("m/onnx/onnx-float32") == ["onnx-float32"]
+    assert names("m/onnx/onnx-int8/a", "m/onnx/onnx-int8/b") == ["onnx-int8/a", "onnx-int8/b"]
+
+
+def test_what_tells_builds_apart_stays_in_their_names() -> None:
+    assert names("m/onnx/onnx-int8", "m/pytorch/onnx-int8") == ["onnx/onnx-int8", "pytorch/onnx-int8"]
+    assert names("a/onnx/onnx-int8", "b/onnx/onnx-int8-dynamic") == [
+        "a/onnx/onnx-int8",
+        "b/onnx/onnx-int8-dynamic",
+    ]
+
+
+@given(st.lists(st.text("ab/", min_size=1, max_size=6), min_size=1, max_size=4, unique=True))
+def test_builds_with_ids_of_any_form_have_different_names(build_ids: list[str]) -> None:
+    builds = [replace(reports.build("m/onnx/x", 1), build_id=one) for one in build_ids]
+    called = reading.build_names(reports.report(builds, []))
+    assert len({called[one] for one in build_ids}) == len(build_ids)
+    assert all(one.endswith(called[one]) for one in build_ids)
 
 
 def test_the_worst_output_is_found_by_its_worst_slice() -> None:
