@@ -5,6 +5,7 @@ writes `progress.jsonl` (one object a line: step, done, total), its files, and a
 or `error.json`. Standard output and error belong to the vendor's code and are a log, never an answer.
 """
 
+import errno
 import json
 import os
 import sys
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from phoneproof.errors import PhoneproofError
+from phoneproof.errors import PhoneproofError, StorageError
 from phoneproof.protocol.lifeline import die_with_parent
 
 PROGRESS_FILE: Final = "progress.jsonl"
 RESULT_FILE: Final = "result.json"
+_DISK_REFUSES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 ERROR_FILE: Final = "error.json"
 PARENT_VARIABLE: Final = "PHONEPROOF_PARENT"
 """Environment variable with the process id of whoever started the worker."""
@@ -62,7 +64,8 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
 def run_worker(work: Work, arguments: list[str] | None = None) -> int:
     """Run `work` on the request named on the command line; the exit code of the process.
 
-    A PhoneproofError and any other exception become error.json; only the latter is a fault of the worker.
+    A PhoneproofError and any other exception become error.json; only the latter is a fault of the worker,
+    unless the disk was full or read-only, which becomes a StorageError.
     """
     if PARENT_VARIABLE in os.environ:
         die_with_parent(int(os.environ[PARENT_VARIABLE]))
@@ -77,10 +80,19 @@ def run_worker(work: Work, arguments: list[str] | None = None) -> int:
         return 1
     except Exception as error:  # noqa: BLE001 - the vendor's code may raise anything; it is reported as its failure
         traceback.print_exc()
-        record = {"class": None, "what": f"{type(error).__name__}: {error}", "where": None, "next_step": None}
-        write_atomically(folder / ERROR_FILE, json.dumps({**record, "facts": {}}))
+        write_atomically(folder / ERROR_FILE, json.dumps(_unforeseen_record(error)))
         return 1
     return 0
+
+
+def _unforeseen_record(error: Exception) -> dict[str, object]:
+    """A disk that refuses a vendor's file is no fault of the vendor's code; the rest is."""
+    if isinstance(error, OSError) and error.errno in _DISK_REFUSES:
+        where = None if error.filename is None else str(error.filename)
+        step = "Make room, or choose a place that can be written to, and run the same command again."
+        return _error_record(StorageError(f"{os.strerror(error.errno)}.", where=where, next_step=step))
+    what = f"{type(error).__name__}: {error}"
+    return {"class": None, "what": what, "where": None, "next_step": None, "facts": {}}
 
 
 def _error_record(error: PhoneproofError) -> dict[str, object]:

@@ -25,11 +25,15 @@ from phoneproof.runs.planned import build_step, folder_name, ranges_step
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.wanted import WantedBuild, model_key, wanted_builds
 from phoneproof.workers.environments import WorkerEnvironment, environment_of
+from phoneproof.workers.worker import LOG_FILE
 
 CALIBRATION_REVISION: Final = 1
 """Part of the key of ranges: raised when the same request would give other ranges."""
 
 PARALLEL_BUILDS: Final = 2
+
+FINDINGS_FILE: Final = "findings.json"
+"""In a build's folder: what the toolchain found, which needs no making again when the build does not."""
 
 STOPS_THE_RUN: Final = (Interrupted, StorageError, BusyError)
 """What is no fault of a build: the next one would meet it too, and the same command can go on after it."""
@@ -160,13 +164,9 @@ class _Ranges:
 
         def make() -> tuple[dict[str, Any], str]:
             def fill(staging: Path) -> None:
-                result = self._context.call(
-                    step,
-                    "phoneproof.quantize.calibrate",
-                    request,
-                    environment.interpreter,
-                    environment.python_path,
-                )
+                module = "phoneproof.quantize.calibrate"
+                where = (environment.interpreter, environment.python_path)
+                result = self._context.call(step, module, request, *where)
                 for entry in result["ranges"]:
                     shutil.move(self._context.folder.work(step) / str(entry["file"]), staging)
                 (staging / "result.json").write_text(json.dumps(result), encoding="utf-8")
@@ -175,13 +175,7 @@ class _Ranges:
             return {"store_key": key}, how
 
         self._context.step(step, key, make)
-        found = self._context.store.find("ranges", key)
-        if found is None:
-            make()
-            found = self._context.store.find("ranges", key)
-        if found is None:
-            raise StorageError("The ranges vanished from the store.", where=str(self._context.store.root))
-        return found
+        return self._context.stored("ranges", key, make)
 
 
 def _make(
@@ -219,20 +213,7 @@ def _make_or_raise(
 
     def make() -> tuple[dict[str, Any], str]:
         def fill(staging: Path) -> None:
-            out = context.folder.work(step) / "out"
-            shutil.rmtree(out, ignore_errors=True)  # a toolchain that was killed left half of it
-            result = context.call(
-                step,
-                TOOLCHAINS[build.recipe.toolchain].module,
-                request,
-                environment.interpreter,
-                environment.python_path,
-            )
-            for path in out.iterdir():
-                shutil.move(path, staging)  # the store may lie on another disk
-            (staging / "findings.json").write_text(json.dumps(result["findings"]), encoding="utf-8")
-            log = context.folder.work(step) / "log.txt"
-            (staging / "toolchain.log").write_bytes(log.read_bytes())
+            _convert(context, step, build.recipe.toolchain, request, environment, staging)
 
         entry, how = context.from_store("builds", key, fill)
         shutil.rmtree(target, ignore_errors=True)
@@ -242,15 +223,40 @@ def _make_or_raise(
     outcome = context.step(step, key, make)
     if not _is_sound(target):
         outcome, _ = make()
-    findings = json.loads((target / "findings.json").read_text(encoding="utf-8"))
+    findings = _findings(target)
     return FinishedBuild(
         build,
         target,
         read_manifest(target),
         None,
         bool(outcome["cached"]),
-        (*environment.findings, *(from_dict(Finding, item) for item in findings)),
+        (*environment.findings, *findings),
     )
+
+
+def _convert(
+    context: RunContext,
+    step: str,
+    toolchain: str,
+    request: Mapping[str, Any],
+    environment: WorkerEnvironment,
+    folder: Path,
+) -> None:
+    """Run the toolchain's worker and move what it made into `folder`, with its findings and its log."""
+    work = context.folder.work(step)
+    shutil.rmtree(work / "out", ignore_errors=True)  # a toolchain that was killed left half of it
+    module = TOOLCHAINS[toolchain].module
+    result = context.call(step, module, request, environment.interpreter, environment.python_path)
+    for path in (work / "out").iterdir():
+        shutil.move(path, folder)  # the store may lie on another disk
+    (folder / FINDINGS_FILE).write_text(json.dumps(result["findings"]), encoding="utf-8")
+    shutil.copyfile(work / LOG_FILE, folder / "toolchain.log")
+
+
+def _findings(folder: Path) -> tuple[Finding, ...]:
+    """What the toolchain found while it made the build in this folder."""
+    written = json.loads((folder / FINDINGS_FILE).read_text(encoding="utf-8"))
+    return tuple(from_dict(Finding, item) for item in written)
 
 
 def read_manifest(folder: Path) -> BuildManifest:
@@ -259,11 +265,12 @@ def read_manifest(folder: Path) -> BuildManifest:
 
 
 def _is_sound(folder: Path) -> bool:
-    """Whether a build's model file still has the digest of its manifest."""
+    """Whether a build can be read, and its model file still has the digest of its manifest."""
     try:
+        _findings(folder)
         manifest = read_manifest(folder)
         return sha256_of(folder / manifest.model_file) == manifest.sha256
-    except (OSError, ValueError, PhoneproofError):
+    except (OSError, ValueError, TypeError, PhoneproofError):
         return False
 
 

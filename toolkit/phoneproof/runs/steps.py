@@ -97,6 +97,17 @@ class RunContext:
             self.store.discard(kind, key)
             with self.store.staging(kind, key) as staging:
                 fill(staging)
+        return self._just_made(kind, key), "made"
+
+    def stored(self, kind: Kind, key: str, make: Callable[[], object]) -> Path:
+        """The store's entry of that key; made again by `make` if it was pruned or damaged since."""
+        found = self.store.find(kind, key)
+        if found is not None:
+            return found
+        make()
+        return self._just_made(kind, key)
+
+    def _just_made(self, kind: Kind, key: str) -> Path:
         made = self.store.find(kind, key)
         if made is None:
             raise StorageError(
@@ -104,7 +115,7 @@ class RunContext:
                 where=str(self.store.root),
                 next_step="See that nothing else clears this folder, and run the same command again.",
             )
-        return made, "made"
+        return made
 
 
 def _refuse_full_disk(folder: Path, error: PhoneproofError) -> None:

@@ -128,13 +128,7 @@ def _reference(
         return {"store_key": store_key}, how
 
     context.step(step, store_key, make)
-    entry = context.store.find("references", store_key)
-    if entry is None:
-        make()
-        entry = context.store.find("references", store_key)
-    if entry is None:
-        raise DeviceError("The reference's outputs vanished from the store.", where=str(context.store.root))
-    return entry / OUTPUTS_FILE
+    return context.stored("references", store_key, make) / OUTPUTS_FILE
 
 
 def run_device(

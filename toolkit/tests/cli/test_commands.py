@@ -14,6 +14,7 @@ import pytest
 from phoneproof.errors import ToolchainError
 from phoneproof.protocol.journal import JournalLine, journal_text
 from phoneproof.runs import health
+from phoneproof.runs.folder import opened
 from tests.cli.conftest import Call
 from tests.runs.project import Project, journal_of, listing, report_of, write_images
 from tests.runs.shared import Finished
@@ -122,6 +123,15 @@ def test_the_store_is_listed_and_pruned_and_the_run_keeps_its_builds(done: Proje
     # What the run has of its own is enough, or is made again.
     answer = call("run", "--out", "run")
     assert answer.code == 0, answer.err
+
+
+def test_a_run_that_another_process_works_on_is_left_to_it(done: Project, call: Call) -> None:
+    with opened(done.folder / "run", done.plan, ()):
+        before = listing(done.folder)
+        answer = call("run", "--out", "run")
+        assert answer.code == 3
+        assert "Another phoneproof works on this run." in answer.err
+        assert listing(done.folder) == before
 
 
 def test_a_run_is_cloned(done: Project, call: Call) -> None:

@@ -1,11 +1,15 @@
 """A vendor's converter that crashes or hangs costs its own build; the report shows why."""
 
+import errno
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from phoneproof.errors import WorkerError
+from phoneproof.protocol.work import run_worker
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs import building
 from phoneproof.runs.run import ExitCode, RunOptions, run
@@ -56,3 +60,20 @@ def test_a_crash_and_a_hang_cost_their_own_builds(
     assert mended.exit_code == ExitCode.PASS
     made = [line.step for line in journal_of(out) if line.entry == "step_finished"]
     assert {step for step in made if made.count(step) > 1} == {"job/host"}
+
+
+@pytest.mark.parametrize(
+    ("number", "named"), [(errno.ENOSPC, "StorageError"), (errno.EROFS, "StorageError"), (errno.EIO, None)]
+)
+def test_a_disk_that_refuses_is_no_fault_of_the_vendor(
+    tmp_path: Path, number: int, named: str | None
+) -> None:
+    def work(*_: object) -> dict[str, object]:
+        raise OSError(number, os.strerror(number), "model.bin")
+
+    request = tmp_path / "request.json"
+    request.write_text("{}")
+    assert run_worker(work, [str(request)]) == 1
+    record = json.loads((tmp_path / "error.json").read_text())
+    assert record["class"] == named
+    assert os.strerror(number) in record["what"]
