@@ -3,13 +3,21 @@
 from dataclasses import replace
 
 from phoneproof.harness.attempt import CurrentAttempt, Done, measured
-from phoneproof.harness.benchmark import Visit, VisitTimes, first_ms, rounds_of, time_visit, warm_up
+from phoneproof.harness.benchmark import (
+    Visit,
+    VisitTimes,
+    first_ms,
+    rest_until_idle,
+    rounds_of,
+    time_visit,
+    warm_up,
+)
 from phoneproof.harness.configurations import Loaded
 from phoneproof.harness.event_log import UNSTAMPED
 from phoneproof.harness.machine import clock_resolution_ns
 from phoneproof.harness.visit import ProcessVisit
 from phoneproof.protocol.events import Measured, RoundFinished
-from phoneproof.protocol.job import BenchmarkCase
+from phoneproof.protocol.job import BenchmarkCase, configurations_of
 from phoneproof.protocol.pace import Pace
 
 
@@ -29,24 +37,36 @@ def benchmark(attempt: CurrentAttempt, case: BenchmarkCase) -> Done:
 
 
 class _Side:
-    """One side in this process: first inference and warm-up done, its pace settled."""
+    """One side in this process: first inference and warm-up done, its pace settled.
 
-    def __init__(self, attempt: CurrentAttempt, case: BenchmarkCase, loaded: Loaded, samples: str) -> None:
+    rests: before each visit wait for the other side's pool of threads to fall asleep, and wake the own one by
+    an inference that is not timed.
+    """
+
+    def __init__(
+        self, attempt: CurrentAttempt, case: BenchmarkCase, loaded: Loaded, samples: str, rests: bool
+    ) -> None:
+        self._rests = rests
         self._invoke = loaded.session.prepare(attempt.reader(samples).read(0))
         self.first_ms = first_ms(self._invoke)
         self.pace = warm_up(self._invoke, case)
 
     def __call__(self) -> VisitTimes:
+        if self._rests:
+            rest_until_idle()
+            self._invoke()
         return time_visit(self._invoke, self.pace)
 
 
 def _in_process(
     attempt: CurrentAttempt, case: BenchmarkCase, candidate: Loaded, baseline: Loaded | None
 ) -> Done:
-    b = _Side(attempt, case, candidate, case.samples)
+    pools = any(attempt.job.configuration(side).threads > 1 for side in configurations_of(case))
+    rests = pools and baseline is not None
+    b = _Side(attempt, case, candidate, case.samples, rests)
     a = None
     if baseline is not None and case.baseline_samples is not None:
-        a = _Side(attempt, case, baseline, case.baseline_samples)
+        a = _Side(attempt, case, baseline, case.baseline_samples, rests)
     _run_rounds(attempt, case, b, a)
     told = measured(candidate)
     return Done(

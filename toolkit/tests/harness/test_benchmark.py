@@ -1,5 +1,6 @@
 """Timing: pace, batches and the order of visits, on an invocation that waits a known time."""
 
+import itertools
 import time
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phoneproof.harness.benchmark import Visit, VisitTimes, rounds_of, time_visit, warm_up
+from phoneproof.harness.benchmark import Visit, VisitTimes, rest_until_idle, rounds_of, time_visit, warm_up
 from phoneproof.protocol.job import BenchmarkCase
 from phoneproof.protocol.pace import Pace, pace_for
 
@@ -90,3 +91,12 @@ def test_rounds_with_a_baseline_are_abba() -> None:
     assert rounds == [(0, [(1,), (2,), (3,), (4,)]), (1, [(5,), (6,), (7,), (8,)])]
     order.clear()
     assert times(None) == [(0, [(1,)]), (1, [(2,)])]
+
+
+def test_a_rest_lasts_until_no_thread_computes_but_not_for_ever() -> None:
+    readings = [0.0, 0.004, 0.004, 0.008, 0.008, 0.008, 0.008, 0.012]
+    rest_until_idle(60.0, lambda: readings.pop(0))
+    assert readings == [0.008, 0.012]
+    spinning = itertools.count()
+    rest_until_idle(0.02, lambda: float(next(spinning)))
+    assert next(spinning) >= 2
