@@ -137,6 +137,11 @@ class SeveralErrors(PhoneproofError):  # noqa: N818 - it holds errors
         self.exit_code = max(error.exit_code for error in errors)
 
 
+def said(error: BaseException, most: int = 200) -> str:
+    """What another's error says, as the end of a sentence of ours: cut, without a full stop of its own."""
+    return str(error)[:most].rstrip(" .\n")
+
+
 def error_class(name: str) -> type[PhoneproofError]:
     """The class of that name in the tree; WorkerError for a name that is not in it.
 

@@ -16,7 +16,7 @@ from phoneproof.data.declared import suggestion
 from phoneproof.data.labels import index_labels
 from phoneproof.data.samples import UNNAMED, Content, Entry, Label, plain_label
 from phoneproof.data.set_specs import NpyArray, NpzArchive
-from phoneproof.errors import DataError
+from phoneproof.errors import DataError, said
 
 Array = npt.NDArray[Any]
 
@@ -39,7 +39,7 @@ def open_npy(spec: NpyArray) -> NpySet:
     """The rows of `spec.path`. DataError for a missing, damaged or pickled file or other labels than rows."""
     rows = _mapped(spec.path)
     if rows.ndim < 1 or len(rows) == 0:
-        raise DataError("the array holds no samples", where=spec.path)
+        raise DataError("The array holds no samples.", where=spec.path)
     labels: Sequence[Label] = [None] * len(rows)
     names = None
     if spec.labels_path is not None:
@@ -52,13 +52,13 @@ def _mapped(path: str) -> Array:
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise DataError("the file does not exist", where=path) from None
+        raise DataError("The file does not exist.", where=path) from None
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
-            f"not an array that can be read without unpickling: {error}"[:200], where=path
+            f"It is no array that can be read without unpickling: {said(error)}.", where=path
         ) from None
     if not isinstance(array, np.ndarray):
-        raise DataError("it is an .npz archive, not an .npy file", where=path, next_step="Set kind = 'npz'.")
+        raise DataError("It is an .npz archive, not an .npy file.", where=path, next_step="Set kind = 'npz'.")
     return array
 
 
@@ -67,16 +67,18 @@ def _labels(
 ) -> tuple[Sequence[Label], tuple[str, ...] | None]:
     if array.ndim < 1 or len(array) != count:
         found = len(array) if array.ndim else 0
-        raise DataError(f"there are {found} labels for {count} samples", where=where)
+        raise DataError(f"There are {found} labels for {count} samples.", where=where)
     if array.dtype.kind == "U" and array.ndim == 1:
         return index_labels([str(text) for text in array], classes, where)
     if array.dtype.kind not in "biufU":
-        raise DataError(f"labels of type {array.dtype} cannot be read", where=where)
+        raise DataError(f"Labels of type {array.dtype} cannot be read.", where=where)
     labels = [plain_label(label, where) for label in array]
     if classes is not None and array.ndim == 1 and array.dtype.kind in "iu":
         for label in labels:
             if not 0 <= label < len(classes):
-                raise DataError(f"the label {label} is not an index into {len(classes)} classes", where=where)
+                raise DataError(
+                    f"The label {label} is not an index into {len(classes)} classes.", where=where
+                )
     return labels, classes
 
 
@@ -107,7 +109,7 @@ def open_npz(spec: NpzArchive, input_names: Sequence[str]) -> NpzSet:
     for name in spec.arrays:
         if name not in input_names:
             step = suggestion(name, input_names)
-            raise DataError(f"the model has no input {name!r}", where=f"{spec.path}: arrays", next_step=step)
+            raise DataError(f"The model has no input {name!r}.", where=f"{spec.path}: arrays", next_step=step)
     members = {name: spec.arrays.get(name, name) for name in input_names}
     with _opened(spec.path) as archive:
         present = [Path(name).stem for name in archive.namelist() if name.endswith(".npy")]
@@ -115,7 +117,7 @@ def open_npz(spec: NpzArchive, input_names: Sequence[str]) -> NpzSet:
         for name, array in members.items():
             if array not in present:
                 raise DataError(
-                    f"there is no array {array!r} for the input {name!r}",
+                    f"There is no array {array!r} for the input {name!r}.",
                     where=spec.path,
                     next_step=suggestion(array, present) + " Set arrays to name another.",
                 )
@@ -124,7 +126,7 @@ def open_npz(spec: NpzArchive, input_names: Sequence[str]) -> NpzSet:
         count = next(iter(lengths.values()))
         if len(set(lengths.values())) != 1 or count == 0:
             found = ", ".join(f"{name!r}: {length}" for name, length in lengths.items())
-            raise DataError(f"each array needs the same number of samples, not {found}", where=spec.path)
+            raise DataError(f"Each array needs the same number of samples, not {found}.", where=spec.path)
         labels: Sequence[Label] = [None] * count
         names = None
         if spec.labels_array in present and spec.labels_array not in members.values():
@@ -134,7 +136,7 @@ def open_npz(spec: NpzArchive, input_names: Sequence[str]) -> NpzSet:
             labels, names = _labels(np.array(rows), spec.classes, count, where)
         elif spec.labels_array != "labels":
             step = suggestion(spec.labels_array, present)
-            what = f"there is no array of labels {spec.labels_array!r}"
+            what = f"There is no array of labels {spec.labels_array!r}."
             raise DataError(what, where=spec.path, next_step=step)
     entries = tuple(Entry(str(index), label) for index, label in enumerate(labels))
     return NpzSet(entries, spec.path, members, names)
@@ -144,16 +146,16 @@ def _opened(path: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except FileNotFoundError:
-        raise DataError("the file does not exist", where=path) from None
+        raise DataError("The file does not exist.", where=path) from None
     except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"not an .npz archive: {error}", where=path) from None
+        raise DataError(f"It is no .npz archive: {said(error)}.", where=path) from None
 
 
 def _member(archive: zipfile.ZipFile, array: str, path: str) -> IO[bytes]:
     try:
         return archive.open(f"{array}.npy")
     except (KeyError, RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
-        raise DataError(f"the array {array!r} cannot be read: {error}", where=path) from None
+        raise DataError(f"The array {array!r} cannot be read: {said(error)}.", where=path) from None
 
 
 def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -165,11 +167,11 @@ def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, 
         elif version == (2, 0):
             shape, fortran, dtype = npy_format.read_array_header_2_0(stream)
         else:
-            raise DataError(f"arrays of format {version} are not read", where=where)
+            raise DataError(f"Arrays of format {version} are not read.", where=where)
     except (ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
-        raise DataError(f"not an array: {error}"[:200], where=where) from None
+        raise DataError(f"It is no array: {said(error)}.", where=where) from None
     if dtype.hasobject:
-        raise DataError("the array holds Python objects, which are never unpickled", where=where)
+        raise DataError("The array holds Python objects, which are never unpickled.", where=where)
     return shape, fortran, dtype
 
 
@@ -196,7 +198,7 @@ def _rows(archive: zipfile.ZipFile, array: str, indices: Sequence[int], path: st
             try:
                 stream.seek(start + index * size)
             except (OSError, zlib.error, zipfile.BadZipFile, EOFError) as error:
-                raise DataError(f"the archive is damaged: {error}", where=where) from None
+                raise DataError(f"The archive is damaged: {said(error)}.", where=where) from None
             yield np.frombuffer(_exactly(stream, size, where), dtype).reshape(shape[1:])
 
 
@@ -204,7 +206,7 @@ def _exactly(stream: IO[bytes], size: int, where: str) -> bytes:
     try:
         data = stream.read(size)
     except (OSError, zlib.error, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"the archive is damaged: {error}", where=where) from None
+        raise DataError(f"The archive is damaged: {said(error)}.", where=where) from None
     if len(data) != size:
-        raise DataError("the archive ends in the middle of an array", where=where)
+        raise DataError("The archive ends in the middle of an array.", where=where)
     return data

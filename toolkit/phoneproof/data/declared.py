@@ -28,7 +28,7 @@ def suggestion(given: str, known: Iterable[str]) -> str:
 def table(value: Any, where: str) -> Mapping[str, Any]:
     """`value` as a table with text keys. DataError when it is something else."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise DataError(f"expected a table of settings, not {type(value).__name__}", where=where)
+        raise DataError(f"Expected a table of settings, not {type(value).__name__}.", where=where)
     return value
 
 
@@ -37,10 +37,10 @@ def check_keys(given: Mapping[str, Any], known: Iterable[str], required: Iterabl
     names = tuple(known)
     for key in given:
         if key not in names:
-            raise DataError(f"unknown key {key!r}", where=where, next_step=suggestion(key, names), key=key)
+            raise DataError(f"Unknown key {key!r}.", where=where, next_step=suggestion(key, names), key=key)
     for key in required:
         if key not in given:
-            raise DataError(f"the key {key!r} is missing", where=where, next_step=f"Add {key!r}.", key=key)
+            raise DataError(f"The key {key!r} is missing.", where=where, next_step=f"Add {key!r}.", key=key)
 
 
 def choice(kind: type[Choice], value: Any, where: str) -> Choice:
@@ -50,25 +50,25 @@ def choice(kind: type[Choice], value: Any, where: str) -> Choice:
             if member.value == value:
                 return member
     step = suggestion(str(value), (member.value for member in kind))
-    raise DataError(f"{value!r} is not a choice here", where=where, next_step=step)
+    raise DataError(f"{value!r} is not a choice here.", where=where, next_step=step)
 
 
 def integer(value: Any, where: str, least: int) -> int:
     """A whole number, not below `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise DataError(f"expected a whole number of at least {least}, not {value!r}", where=where)
+        raise DataError(f"Expected a whole number of at least {least}, not {value!r}.", where=where)
     return value
 
 
 def number(value: Any, where: str) -> float:
     """A finite float64; whole numbers are taken as floats, so that 1 and 1.0 are one declaration."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise DataError(f"expected a finite number, not {value!r}", where=where)
+        raise DataError(f"Expected a finite number, not {value!r}.", where=where)
     return float(value)
 
 
 def items(value: Any, where: str) -> tuple[Any, ...]:
     """The items of a list, of whatever type."""
     if isinstance(value, str | bytes) or not isinstance(value, list | tuple):
-        raise DataError(f"expected a list, not {value!r}", where=where)
+        raise DataError(f"Expected a list, not {value!r}.", where=where)
     return tuple(value)

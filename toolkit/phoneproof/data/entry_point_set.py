@@ -14,7 +14,7 @@ from PIL import Image
 from phoneproof.data.declared import suggestion
 from phoneproof.data.samples import UNNAMED, Content, Entry, Label, content_digest, plain_label
 from phoneproof.data.set_specs import EntryPoint
-from phoneproof.errors import DataError
+from phoneproof.errors import DataError, said
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class EntryPointSet:
 
     def _changed(self, position: int) -> DataError:
         return DataError(
-            f"the function gave another sample {position} when it was called again",
+            f"The function gave another sample {position} when it was called again.",
             where=self.spec.function,
             next_step="Make it give the same samples in the same order each time (fix its random seed).",
         )
@@ -58,9 +58,9 @@ def open_entry_point(spec: EntryPoint) -> EntryPointSet:
         entries.append(Entry(str(position), _class_index(label, spec, position)))
         digests.append(content_digest(content))
     if not entries:
-        raise DataError("the function gave no samples", where=spec.function)
+        raise DataError("The function gave no samples.", where=spec.function)
     if len({entry.label is None for entry in entries}) > 1:
-        raise DataError("some samples have a label and some have none", where=spec.function)
+        raise DataError("Some samples have a label and some have none.", where=spec.function)
     return EntryPointSet(spec, tuple(entries), tuple(digests), spec.classes)
 
 
@@ -73,7 +73,7 @@ def _class_index(label: Label, spec: EntryPoint, position: int) -> Label:
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(spec.classes):
         return label
     raise DataError(
-        f"the label {label!r:.80} of sample {position} is not a class index or name",
+        f"The label {label!r:.80} of sample {position} is not a class index or name.",
         where=spec.function,
         next_step=suggestion(str(label), spec.classes),
     )
@@ -97,7 +97,7 @@ def _failure(spec: EntryPoint, error: Exception) -> DataError:
         place = f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}"
         trace = trace.tb_next
     return DataError(
-        f"the function failed with {type(error).__name__}: {error}"[:300],
+        f"The function failed with {type(error).__name__}: {said(error)}.",
         where=f"{spec.function} ({place})",
         next_step="Run it in Python by itself and mend it.",
     )
@@ -117,18 +117,18 @@ def _function(spec: EntryPoint) -> Callable[[], Any]:
     module_name, colon, name = spec.function.partition(":")
     if not colon or not name or not module_name:
         step = "Write it as module:function."
-        raise DataError("not the name of a function", where=spec.function, next_step=step)
+        raise DataError("It is not the name of a function.", where=spec.function, next_step=step)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         step = f"Modules are looked for in {spec.folder} first."
-        raise DataError(f"there is no module {error.name!r}", where=spec.function, next_step=step) from None
+        raise DataError(f"There is no module {error.name!r}.", where=spec.function, next_step=step) from None
     except Exception as error:
         raise _failure(spec, error) from error
     function = getattr(module, name, None)
     if not callable(function):
         step = suggestion(name, [known for known in vars(module) if not known.startswith("_")])
-        raise DataError(f"{module_name} has no function {name!r}", where=spec.function, next_step=step)
+        raise DataError(f"{module_name} has no function {name!r}.", where=spec.function, next_step=step)
     return function  # type: ignore[no-any-return]
 
 
@@ -136,7 +136,7 @@ def _content_and_label(sample: Any, where: str) -> tuple[Content, Label]:
     label = None
     if isinstance(sample, tuple):
         if len(sample) != 2:
-            raise DataError(f"a tuple is (inputs, label), not {len(sample)} things", where=where)
+            raise DataError(f"A tuple is (inputs, label), not {len(sample)} things.", where=where)
         sample, label = sample[0], plain_label(sample[1], where)
     if isinstance(sample, Image.Image):
         return sample, label
@@ -150,7 +150,7 @@ def _array(value: Any, where: str) -> np.ndarray[Any, Any]:
     try:
         array = np.array(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"not an array: {error}"[:200], where=where) from None
+        raise DataError(f"It is no array: {said(error)}.", where=where) from None
     if array.dtype.kind not in "biuf":
-        raise DataError(f"{type(value).__name__} is not an array of numbers", where=where)
+        raise DataError(f"{type(value).__name__} is not an array of numbers.", where=where)
     return array

@@ -13,7 +13,7 @@ from phoneproof.data.declared import suggestion
 from phoneproof.data.labels import class_order, index_labels
 from phoneproof.data.samples import Content, Entry, shown
 from phoneproof.data.set_specs import CsvManifest, ImageFolder
-from phoneproof.errors import DataError
+from phoneproof.errors import DataError, said
 
 IMAGE_SUFFIXES: Final = frozenset(
     {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm"}
@@ -44,7 +44,7 @@ def open_image_folder(spec: ImageFolder) -> FileSet:
     """
     root = Path(spec.path)
     if not root.is_dir():
-        what = "it is not a folder" if root.exists() else "the folder does not exist"
+        what = "It is not a folder." if root.exists() else "The folder does not exist."
         raise DataError(what, where=spec.path, next_step="Give the folder of the images.")
     files, ignored = _image_files(root)
     folders = sorted(path.name for path in root.iterdir() if not _hidden(path.name) and path.is_dir())
@@ -52,10 +52,10 @@ def open_image_folder(spec: ImageFolder) -> FileSet:
     loose = [parts[0] for parts in files if len(parts) == 1]
     if not files:
         step = "Images end in " + ", ".join(sorted(IMAGE_SUFFIXES)) + "."
-        raise DataError("the folder holds no images", where=spec.path, next_step=step, ignored_files=ignored)
+        raise DataError("The folder holds no images.", where=spec.path, next_step=step, ignored_files=ignored)
     if loose and used:
         raise DataError(
-            f"images lie beside class folders, so their class is not known: {shown(loose[0])!r}",
+            f"Images lie beside class folders, so their class is not known: {shown(loose[0])!r}.",
             where=spec.path,
             next_step="Move them into a class folder, or name a folder without sub-folders.",
         )
@@ -64,7 +64,7 @@ def open_image_folder(spec: ImageFolder) -> FileSet:
         empty = [name for name in folders if name not in used]
         if empty and spec.classes is None:
             raise DataError(
-                f"the class folder {shown(empty[0])!r} holds no images, so class indices are not certain",
+                f"The class folder {shown(empty[0])!r} holds no images, so class indices are not certain.",
                 where=spec.path,
                 next_step="Remove it, or set classes to the list of names.",
             )
@@ -103,7 +103,7 @@ def _image_files(root: Path) -> tuple[list[tuple[str, ...]], int]:
         walk(root, (), frozenset())
     except OSError as error:
         place = str(error.filename or root)
-        raise DataError(f"the folder cannot be read: {error.strerror}", where=place) from error
+        raise DataError(f"The folder cannot be read: {error.strerror}.", where=place) from error
     return sorted(files), ignored
 
 
@@ -120,7 +120,7 @@ def open_csv(spec: CsvManifest) -> FileSet:
         full = manifest.parent / path
         if "\0" in path or not full.exists():
             raise DataError(
-                f"the file {path!r} does not exist",
+                f"The file {path!r} does not exist.",
                 where=f"{spec.path}: line {line}",
                 next_step="Paths are relative to the folder of the CSV file.",
             )
@@ -136,7 +136,7 @@ def _decoded(manifest: Path, spec: CsvManifest) -> str:
     try:
         raw = manifest.read_bytes()
     except OSError as error:
-        raise DataError(f"the CSV file cannot be read: {error.strerror}", where=spec.path) from error
+        raise DataError(f"The CSV file cannot be read: {error.strerror}.", where=spec.path) from error
     encoding = spec.encoding
     if encoding is None:
         utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -144,10 +144,10 @@ def _decoded(manifest: Path, spec: CsvManifest) -> str:
     try:
         return raw.decode(encoding)
     except LookupError:
-        raise DataError(f"{encoding!r} is not an encoding", where=spec.path) from None
+        raise DataError(f"{encoding!r} is not an encoding.", where=spec.path) from None
     except UnicodeError as error:
         raise DataError(
-            f"the CSV file is not {encoding}: {error}"[:200],
+            f"The CSV file is not {encoding}: {said(error)}.",
             where=spec.path,
             next_step="Save it as UTF-8, or name its encoding, as in encoding = 'cp1252'.",
         ) from None
@@ -156,7 +156,7 @@ def _decoded(manifest: Path, spec: CsvManifest) -> str:
 def _rows(text: str, spec: CsvManifest) -> list[tuple[int, str, str]]:
     """(line, path, label) of each row that is not blank; the label is empty text where there is no column."""
     if len(spec.delimiter) != 1:
-        raise DataError("the delimiter is one character", where=spec.path)
+        raise DataError("The delimiter is one character.", where=spec.path)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=spec.delimiter, strict=True)
     rows = []
     try:
@@ -168,16 +168,18 @@ def _rows(text: str, spec: CsvManifest) -> list[tuple[int, str, str]]:
                 continue
             if len(cells) != len(header) or not cells[path_at]:
                 raise DataError(
-                    f"a row has {len(cells)} cells, the header {len(header)}"
+                    f"A row has {len(cells)} cells, the header {len(header)}."
                     if cells and len(cells) != len(header)
-                    else "a row has no path",
+                    else "A row has no path.",
                     where=f"{spec.path}: line {reader.line_num}",
                 )
             rows.append((reader.line_num, cells[path_at], "" if label_at is None else cells[label_at]))
     except csv.Error as error:
-        raise DataError(f"not CSV: {error}", where=f"{spec.path}: line {reader.line_num}") from None
+        raise DataError(
+            f"It is no CSV: {said(error)}.", where=f"{spec.path}: line {reader.line_num}"
+        ) from None
     if not rows:
-        raise DataError("the CSV file has no rows", where=spec.path)
+        raise DataError("The CSV file has no rows.", where=spec.path)
     return rows
 
 
@@ -185,9 +187,9 @@ def _column(header: list[str], name: str, spec: CsvManifest) -> int:
     if header.count(name) == 1:
         return header.index(name)
     if header.count(name) > 1:
-        raise DataError(f"the column {name!r} stands there twice", where=f"{spec.path}: line 1")
+        raise DataError(f"The column {name!r} stands there twice.", where=f"{spec.path}: line 1")
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
         step = "The header has one column: set delimiter to the character between the columns."
     else:
         step = suggestion(name, [shown(column)[:80] for column in header])
-    raise DataError(f"there is no column {name!r}", where=f"{spec.path}: line 1", next_step=step)
+    raise DataError(f"There is no column {name!r}.", where=f"{spec.path}: line 1", next_step=step)

@@ -17,7 +17,7 @@ def class_order(found: Sequence[str], classes: tuple[str, ...] | None, where: st
         for name in found:
             if name not in classes:
                 raise DataError(
-                    f"the class {name!r} is not in the plan's classes",
+                    f"The class {name!r} is not in the plan's classes.",
                     where=where,
                     next_step=suggestion(name, classes),
                 )
@@ -25,7 +25,7 @@ def class_order(found: Sequence[str], classes: tuple[str, ...] | None, where: st
     ordered = tuple(sorted(found))
     if all(is_whole_number(name) for name in ordered) and list(ordered) != sorted(ordered, key=int):
         raise DataError(
-            "the class names are numbers whose order as text (10 before 2) is not their order as numbers",
+            "The class names are numbers whose order as text (10 before 2) is not their order as numbers.",
             where=where,
             next_step="Set classes to the list of names in the order of the model's outputs.",
         )

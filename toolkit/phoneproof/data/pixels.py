@@ -20,7 +20,7 @@ from phoneproof.data.preprocessing import (
     Resize,
     ResizeMethod,
 )
-from phoneproof.errors import BrokenSampleError, DataError
+from phoneproof.errors import BrokenSampleError, DataError, said
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -65,7 +65,7 @@ def open_image(file: BinaryIO) -> Image.Image:
         return Image.open(file)
     # Pillow's readers raise more than OSError on damaged bytes (struct.error, SyntaxError, KeyError, ...).
     except Exception as error:
-        raise BrokenSampleError(_reason("no readable image", error)) from error
+        raise BrokenSampleError(_reason("There is no readable image", error)) from error
 
 
 def decode(image: Image.Image, preprocess: Preprocess) -> Pixels:
@@ -79,7 +79,7 @@ def decode(image: Image.Image, preprocess: Preprocess) -> Pixels:
         raise
     # As in open_image: a damaged file makes Pillow's decoders raise nearly anything.
     except Exception as error:
-        raise BrokenSampleError(_reason("the image cannot be decoded", error)) from error
+        raise BrokenSampleError(_reason("The image cannot be decoded", error)) from error
     levels = _in_mode(colour, preprocess.mode)
     if alpha is not None:
         levels = _without_alpha(levels, alpha, preprocess)
@@ -122,7 +122,7 @@ def _nearest_ratio(numerator: int, denominator: int) -> int:
 
 
 def _reason(what: str, error: Exception) -> str:
-    return f"{what}: {type(error).__name__}: {error}"[:300]
+    return f"{what}: {type(error).__name__}: {said(error)}."
 
 
 def _checked_array(array: npt.NDArray[Any], preprocess: Preprocess) -> Pixels:
@@ -134,7 +134,7 @@ def _checked_array(array: npt.NDArray[Any], preprocess: Preprocess) -> Pixels:
         expected = "[H, W] or [H, W, 1]" if grey else "[H, W, 3]"
         found = f"{array.dtype} {list(array.shape)}"
         raise DataError(
-            f"with a declared preprocess an array must be uint8 {expected}, not {found}",
+            f"With a declared preprocess an array must be uint8 {expected}, not {found}.",
             where="preprocess",
             next_step="Give decoded uint8 pixels, or remove the preprocess and give the model's own input.",
         )
@@ -144,7 +144,7 @@ def _checked_array(array: npt.NDArray[Any], preprocess: Preprocess) -> Pixels:
 
 def _check_pixel_count(width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
-        raise BrokenSampleError(f"{width} x {height} pixels are over the limit of {MAX_PIXELS}")
+        raise BrokenSampleError(f"{width} x {height} pixels are over the limit of {MAX_PIXELS}.")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -162,7 +162,7 @@ def _eight_bit(image: Image.Image) -> tuple[Pixels, Pixels | None]:
     if mode in _SIXTEEN_BIT_MODES or (mode == "I" and image.format in ("PNG", "PPM")):
         return _from_sixteen_bit(image)
     if mode in ("I", "F"):
-        raise BrokenSampleError(f"pixels of Pillow mode {mode} have no defined range of levels")
+        raise BrokenSampleError(f"Pixels of Pillow mode {mode} have no defined range of levels.")
     if _has_alpha(image):
         whole = np.asarray(image.convert("RGBA"))
         return whole[:, :, :3], whole[:, :, 3]
@@ -180,7 +180,7 @@ def _has_alpha(image: Image.Image) -> bool:
 def _from_sixteen_bit(image: Image.Image) -> tuple[Pixels, Pixels | None]:
     wide = np.asarray(image).astype(np.int64)
     if wide.min() < 0 or wide.max() > 65535:
-        raise BrokenSampleError("levels lie outside 0 to 65535")
+        raise BrokenSampleError("Levels lie outside 0 to 65535.")
     levels = ((wide + 128) // 257).astype(np.uint8)[:, :, np.newaxis]
     key = image.info.get("transparency")
     alpha = None if key is None else np.where(wide == key, 0, 255).astype(np.uint8)
@@ -198,7 +198,7 @@ def _without_alpha(levels: Pixels, alpha: Pixels, preprocess: Preprocess) -> Pix
     if preprocess.alpha is Alpha.DROP or bool((alpha == 255).all()):
         return levels
     if preprocess.alpha is Alpha.REFUSE:
-        raise BrokenSampleError("the image is partly transparent and the preprocess says alpha = 'refuse'")
+        raise BrokenSampleError("The image is partly transparent and the preprocess says alpha = 'refuse'.")
     opacity = alpha[:, :, np.newaxis].astype(np.uint32)
     background = np.array(preprocess.background, dtype=np.uint32)
     return ((levels * opacity + background * (255 - opacity) + 127) // 255).astype(np.uint8)
@@ -241,7 +241,7 @@ def _crop(levels: Pixels, preprocess: Preprocess) -> Pixels:
     height, width = preprocess.centre_crop
     if height > levels.shape[0] or width > levels.shape[1]:
         size = f"{levels.shape[1]} x {levels.shape[0]}"
-        raise BrokenSampleError(f"{size} pixels are smaller than the centre crop {width} x {height}")
+        raise BrokenSampleError(f"{size} pixels are smaller than the centre crop {width} x {height}.")
     top = crop_start(levels.shape[0] - height, preprocess.crop_rounding)
     left = crop_start(levels.shape[1] - width, preprocess.crop_rounding)
     return levels[top : top + height, left : left + width]

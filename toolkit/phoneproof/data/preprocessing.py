@@ -125,12 +125,14 @@ class Preprocess:
         self._set("std", _per_channel(self.std, "preprocess.std", n, 1.0))
         self._set("background", _colour(self.background, "preprocess.background", n))
         if min(self.std) <= 0.0:
-            raise DataError("std must be above 0", where="preprocess.std")
+            raise DataError("The numbers of std must be above 0.", where="preprocess.std")
         if self.dtype not in FLOAT_DTYPES + INTEGER_DTYPES:
             step = declared.suggestion(str(self.dtype), FLOAT_DTYPES + INTEGER_DTYPES)
-            raise DataError(f"{self.dtype!r} is not an input dtype", where="preprocess.dtype", next_step=step)
+            raise DataError(
+                f"{self.dtype!r} is not an input dtype.", where="preprocess.dtype", next_step=step
+            )
         if self.mode is Mode.L and self.colour_order is ColourOrder.BGR:
-            raise DataError("a grey image has no colour order", where="preprocess.colour_order")
+            raise DataError("A grey image has no colour order.", where="preprocess.colour_order")
         if self.resize is not None:
             self._set("resize", _checked_resize(self.resize, n))
         self._check_crop()
@@ -142,20 +144,20 @@ class Preprocess:
         if self.centre_crop is not None:
             sides = declared.items(self.centre_crop, "preprocess.centre_crop")
             if len(sides) != 2:
-                raise DataError("a centre crop is [height, width]", where="preprocess.centre_crop")
+                raise DataError("A centre crop is [height, width].", where="preprocess.centre_crop")
             self._set("centre_crop", tuple(declared.integer(v, "preprocess.centre_crop", 1) for v in sides))
         if self.resize is None:
             return
         if self.resize.method is ResizeMethod.SHORTEST_SIDE and self.centre_crop is None:
             raise DataError(
-                "shortest_side leaves the longer side free, so images would differ in shape",
+                "The method shortest_side leaves the longer side free, so images would differ in shape.",
                 where="preprocess.centre_crop",
                 next_step="Add centre_crop = [height, width].",
             )
         if self.centre_crop is not None and (
             self.centre_crop[0] > self.resize.height or self.centre_crop[1] > self.resize.width
         ):
-            raise DataError("the centre crop is larger than the resize", where="preprocess.centre_crop")
+            raise DataError("The centre crop is larger than the resize.", where="preprocess.centre_crop")
 
     @property
     def channels(self) -> int:
@@ -250,7 +252,7 @@ def _read_resize(given: Any, where: str) -> Resize:
         for key in ("placement", "pad_colour"):
             if key in raw:
                 step = f"Remove {key!r} or set method = 'letterbox'."
-                raise DataError(f"only letterbox has {key!r}", where=f"{where}.{key}", next_step=step)
+                raise DataError(f"Only letterbox has {key!r}.", where=f"{where}.{key}", next_step=step)
     return Resize(
         width=raw["width"],
         height=raw["height"],
@@ -264,7 +266,7 @@ def _read_resize(given: Any, where: str) -> Resize:
 def _checked_resize(resize: Resize, channels: int) -> Resize:
     letterbox = resize.method is ResizeMethod.LETTERBOX
     if not letterbox and (resize.pad_colour or resize.placement is not Placement.CENTRE):
-        raise DataError("only letterbox has a pad colour and a placement", where="preprocess.resize")
+        raise DataError("Only letterbox has a pad colour and a placement.", where="preprocess.resize")
     return Resize(
         width=declared.integer(resize.width, "preprocess.resize.width", 1),
         height=declared.integer(resize.height, "preprocess.resize.height", 1),
@@ -290,14 +292,14 @@ def _resize_dict(resize: Resize) -> dict[str, Any]:
 def _per_channel(values: Any, where: str, channels: int, default: float) -> tuple[float, ...]:
     given = declared.items(values, where)
     if given and len(given) != channels:
-        raise DataError(f"expected {channels} numbers, one per channel, not {len(given)}", where=where)
+        raise DataError(f"Expected {channels} numbers, one per channel, not {len(given)}.", where=where)
     return tuple(declared.number(value, where) for value in given) or (default,) * channels
 
 
 def _colour(values: Any, where: str, channels: int) -> tuple[int, ...]:
     given = declared.items(values, where)
     if given and len(given) != channels:
-        raise DataError(f"expected {channels} levels, one per channel, not {len(given)}", where=where)
+        raise DataError(f"Expected {channels} levels, one per channel, not {len(given)}.", where=where)
     if any(declared.integer(value, where, 0) > 255 for value in given):
-        raise DataError("a level is at most 255", where=where)
+        raise DataError("A level is at most 255.", where=where)
     return tuple(given) or (0,) * channels

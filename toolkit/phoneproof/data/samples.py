@@ -75,7 +75,7 @@ def opened_file(path: Path) -> BufferedReader:
     """`path` open for reading. BrokenSampleError if it is not a regular file that can be read."""
     try:
         if not path.is_file():  # also keeps a named pipe from blocking for ever
-            raise BrokenSampleError("it is not a regular file")
+            raise BrokenSampleError("It is not a regular file.")
         return path.open("rb")
     except OSError as error:
         raise unreadable(error) from error
@@ -83,7 +83,7 @@ def opened_file(path: Path) -> BufferedReader:
 
 def unreadable(error: OSError) -> BrokenSampleError:
     """What an error of the operating system says about one sample."""
-    return BrokenSampleError(f"the file cannot be read: {error.strerror}")
+    return BrokenSampleError(f"The file cannot be read: {error.strerror}.")
 
 
 def plain_label(value: Any, where: str) -> Label:
@@ -98,7 +98,7 @@ def plain_label(value: Any, where: str) -> Label:
         return [plain_label(item, where) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: plain_label(item, where) for key, item in value.items()}
-    raise DataError(f"a label of type {type(value).__name__} cannot be kept: {value!r:.80}", where=where)
+    raise DataError(f"A label of type {type(value).__name__} cannot be kept: {value!r:.80}.", where=where)
 
 
 def shown(name: str) -> str:

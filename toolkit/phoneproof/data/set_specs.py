@@ -88,7 +88,9 @@ def set_from_dict(given: Mapping[str, Any], where: str = "set") -> SetSpec:
         raise DataError(error.what, where=error.where, next_step=error.next_step) from None
     classes = spec.classes or ()
     if spec.classes is not None and (len(set(classes)) != len(classes) or not classes):
-        raise DataError("classes are a list of different names, not empty", where=f"{where}.classes")
+        raise DataError(
+            "The key classes takes a list of different names, not empty.", where=f"{where}.classes"
+        )
     return spec
 
 

@@ -77,7 +77,7 @@ def storage_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         full = error.errno in _FULL
         raise StorageError(
-            "the disk is full" if full else f"the samples cannot be written: {error.strerror}",
+            "The disk is full." if full else f"The samples cannot be written: {error.strerror}.",
             where=str(folder.parent),
             next_step="Free some space."
             if full
@@ -97,7 +97,7 @@ def store_lock(folder: Path, timeout_s: float) -> Iterator[None]:
             yield
     except filelock.Timeout:
         raise BusyError(
-            "another process is writing the same samples",
+            "Another process is writing the same samples.",
             where=str(folder),
             next_step="Wait for it to end, then start again.",
         ) from None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from phoneproof.data.preprocessing import Layout
 from phoneproof.data.values import as_input
-from phoneproof.errors import DataError, StorageError
+from phoneproof.errors import DataError, StorageError, said
 from phoneproof.protocol.job import RawInput, Shard, TableInput
 from phoneproof.protocol.tensors import TensorSpec
 
@@ -42,7 +42,7 @@ class ShardReader:
         """
         total = self._ends[-1] if self._ends else 0
         if first < 0 or count < 1 or first + count > total:
-            raise DataError(f"{count} samples from {first} on are not among the {total} stored")
+            raise DataError(f"{count} samples from {first} on are not among the {total} stored.")
         parts = []
         position = first
         while position < first + count:
@@ -59,7 +59,9 @@ class ShardReader:
                 flat = np.memmap(self._paths[k], self._dtype, mode="r")
                 self._mapped[k] = flat.reshape((self._shards[k].count, *self._shape))
             except (OSError, ValueError) as error:
-                raise StorageError(f"damaged samples: {error}", where=str(self._paths[k])) from error
+                raise StorageError(
+                    f"Stored samples are damaged: {said(error)}.", where=str(self._paths[k])
+                ) from error
         return self._mapped[k]
 
 
@@ -98,9 +100,9 @@ def read_table(path: Path, dtype: str, channels: int) -> Array:
     try:
         table = np.fromfile(path, np.dtype(dtype).newbyteorder("<"))
     except OSError as error:
-        raise StorageError(f"the table cannot be read: {error.strerror}", where=str(path)) from error
+        raise StorageError(f"The table cannot be read: {error.strerror}.", where=str(path)) from error
     if table.size != channels * 256 or path.stat().st_size != table.nbytes:
-        raise StorageError(f"not a table of {channels} channels by 256 elements", where=str(path))
+        raise StorageError(f"It is no table of {channels} channels by 256 elements.", where=str(path))
     return table.reshape(channels, 256).astype(dtype)
 
 
@@ -110,12 +112,12 @@ def check_shard(path: Path, shard: Shard, sample_bytes: int, verify: bool) -> No
     try:
         size = path.stat().st_size
         if size != shard.file.size_bytes or size != shard.count * sample_bytes:
-            raise StorageError("the file has another size than was written", where=str(path), next_step=step)
+            raise StorageError("The file has another size than was written.", where=str(path), next_step=step)
         if verify:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             if digest != shard.file.sha256:
-                raise StorageError("the file's checksum is wrong", where=str(path), next_step=step)
+                raise StorageError("The file's checksum is wrong.", where=str(path), next_step=step)
     except OSError as error:
-        what = f"stored samples are missing: {error.strerror}"
+        what = f"Stored samples are missing: {error.strerror}."
         raise StorageError(what, where=str(path), next_step=step) from error

@@ -22,7 +22,7 @@ from phoneproof.data.preprocessing import Layout, Preprocess
 from phoneproof.data.samples import Label
 from phoneproof.data.shards import ShardReader, check_shard
 from phoneproof.data.values import as_input, value_table
-from phoneproof.errors import DataError, ProtocolError, StorageError
+from phoneproof.errors import DataError, ProtocolError, StorageError, said
 from phoneproof.protocol import codec
 from phoneproof.protocol.job import FileRef, RawInput, Shard, TableInput, is_inner_path
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
@@ -102,19 +102,23 @@ class SampleStore:
         try:
             content = json.loads((path / SAMPLES_FILE).read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise StorageError(f"the stored samples cannot be read: {error}", where=where) from error
+            raise StorageError(f"The stored samples cannot be read: {said(error)}.", where=where) from error
         if not isinstance(content, dict) or content.get("version") != STORE_VERSION:
             step = "Delete the folder; it is made again."
-            raise StorageError("samples of another version of phoneproof", where=where, next_step=step)
+            raise StorageError(
+                "The samples were stored by another version of phoneproof.", where=where, next_step=step
+            )
         try:
             stored = codec.from_dict(StoredSet, content)
         except ProtocolError as error:
-            raise StorageError(f"damaged: {error}", where=where) from error
+            raise StorageError(f"The stored samples are damaged: {said(error)}.", where=where) from error
         store = cls(path, stored)
         for one_input in stored.inputs:
             for shard in one_input.shards:
                 if not is_inner_path(shard.file.name):
-                    raise StorageError("damaged: a shard lies outside the folder", where=where)
+                    raise StorageError(
+                        "The stored samples are damaged: a shard lies outside the folder.", where=where
+                    )
                 check_shard(path / shard.file.name, shard, one_input.sample_bytes, verify)
         return store
 
@@ -140,7 +144,7 @@ class SampleStore:
                 return one_input
         known = ", ".join(repr(one.name) for one in self.stored.inputs)
         raise DataError(
-            f"no samples are stored for the input {name!r}, only for {known}", where=str(self.path)
+            f"No samples are stored for the input {name!r}, only for {known}.", where=str(self.path)
         )
 
     def rows(self, name: str, first: int, count: int) -> Array:
@@ -202,23 +206,23 @@ class SampleStore:
         if one_input.encoding == RAW:
             if one_input.dtype != tensor.dtype or one_input.shape != tensor.shape[1:]:
                 raise DataError(
-                    f"stored are {one_input.dtype} {list(one_input.shape)}, the build takes {tensor.dtype} "
-                    f"{list(tensor.shape[1:])}, and no device converts",
+                    f"The stored samples are {one_input.dtype} {list(one_input.shape)}, the build takes "
+                    f"{tensor.dtype} {list(tensor.shape[1:])}, and no device converts.",
                     where=where,
                     next_step="Materialise the set for this build's input.",
                 )
             return RawInput("raw", tensor.name, tensor.dtype, tensor.shape, shards)
         if table is None or layout is None:
-            raise DataError("stored pixels need a table and a layout", where=where)
+            raise DataError("Stored pixels need a table and a layout.", where=where)
         height, width, channels = one_input.shape
         laid_out = (channels, height, width) if layout is Layout.NCHW else (height, width, channels)
         if laid_out != tensor.shape[1:]:
             raise DataError(
-                f"samples have the shape {list(laid_out)}, the input takes {list(tensor.shape[1:])}",
+                f"Samples have the shape {list(laid_out)}, the input takes {list(tensor.shape[1:])}.",
                 where=where,
             )
         if table.size_bytes != channels * 256 * DTYPE_SIZES[tensor.dtype]:
-            raise DataError(f"the table is not one of {channels} channels of {tensor.dtype}", where=where)
+            raise DataError(f"The table is not one of {channels} channels of {tensor.dtype}.", where=where)
         size = (height, width, channels)
         return TableInput(
             "u8+table", tensor.name, tensor.dtype, tensor.shape, layout.value, size, shards, table
@@ -227,12 +231,16 @@ class SampleStore:
     def _check_preprocess(self, name: str, preprocess: Preprocess | None) -> None:
         if self.input(name).encoding == RAW:
             if preprocess is not None:
-                raise DataError("stored are values, not pixels: no preprocess applies", where=str(self.path))
+                raise DataError(
+                    "The stored samples are values, not pixels: no preprocess applies.", where=str(self.path)
+                )
         elif preprocess is None:
-            raise DataError("stored pixels need the preprocess that gives their values", where=str(self.path))
+            raise DataError(
+                "Stored pixels need the preprocess that gives their values.", where=str(self.path)
+            )
         elif preprocess.geometry_digest != self.stored.geometry_digest:
             raise DataError(
-                "the stored pixels were made by another preprocess (resize, crop, colour order, alpha)",
+                "The stored pixels were made by another preprocess (resize, crop, colour order, alpha).",
                 where=str(self.path),
                 next_step="Materialise the set again with this preprocess.",
             )

@@ -68,13 +68,13 @@ def materialize(
 
 def _check_target(target: Materialization) -> None:
     if not target.inputs:
-        raise DataError("the model has no inputs", where="inputs")
+        raise DataError("The model has no inputs.", where="inputs")
     if target.preprocess is None:
         return
     names = ", ".join(repr(tensor.name) for tensor in target.inputs)
     if len(target.inputs) != 1:
         raise DataError(
-            f"a preprocess makes one input, and the model has {len(target.inputs)}: {names}",
+            f"A preprocess makes one input, and the model has {len(target.inputs)}: {names}.",
             where="preprocess",
             next_step="Remove the preprocess and give arrays for each input (.npz or an entry point).",
         )
@@ -152,9 +152,9 @@ class _Writing:
                 self._keep(sample, position, temporary)
             self.report("write", position + 1, len(self.indices))
         if not self.kept:
-            reason = self.skipped[0].reason if self.skipped else "it is empty"
+            reason = self.skipped[0].reason if self.skipped else "It is empty"
             raise DataError(
-                f"no sample of the set can be read; the first: {reason}",
+                f"No sample of the set can be read. The first: {reason}.",
                 where=self._place(0),
                 next_step="Look at that file; then see that kind and path of the set are right.",
             )
@@ -166,7 +166,7 @@ class _Writing:
             arrays = _arrays(content, self.target)
             return _Sample(arrays, content_digest(content))
         except BrokenSampleError as error:
-            return SkippedSample("", error.what)
+            return SkippedSample("", error.what.removesuffix("."))
 
     def _from_file(self, path: Path) -> _Sample:
         """Hashed and decoded through one open file, so both are of the same content."""
@@ -184,7 +184,7 @@ class _Writing:
         if sample.digest != self.digests[position]:
             step = "Leave the set alone while it is read, and start again."
             raise DataError(
-                "the sample changed while it was read", where=self._place(position), next_step=step
+                "The sample changed while it was read.", where=self._place(position), next_step=step
             )
         if not self.writers:
             self._start(sample.arrays, temporary)
@@ -193,7 +193,7 @@ class _Writing:
             writer = self.writers[name]
             if array.shape != writer.shape:
                 raise DataError(
-                    f"a sample has the shape {list(array.shape)}, those before it {list(writer.shape)}",
+                    f"A sample has the shape {list(array.shape)}, those before it {list(writer.shape)}.",
                     where=self._place(position),
                     next_step="Declare a resize or centre_crop, so that all have one shape.",
                 )
@@ -209,8 +209,8 @@ class _Writing:
         facts = {"predicted_bytes": predicted, "samples": len(self.indices), "sample_bytes": per_sample}
         if predicted > self.target.size_cap_bytes:
             raise DataError(
-                f"the set takes {predicted:,} bytes ({len(self.indices)} samples of {per_sample:,}), "
-                f"above the cap of {self.target.size_cap_bytes:,}",
+                f"The set takes {predicted:,} bytes ({len(self.indices)} samples of {per_sample:,}), "
+                f"above the cap of {self.target.size_cap_bytes:,}.",
                 where=self.target.cap_key,
                 next_step=f"Raise {self.target.cap_key}, or take fewer samples.",
                 **facts,
@@ -218,14 +218,14 @@ class _Writing:
         free = shutil.disk_usage(temporary).free
         if predicted > free:
             raise StorageError(
-                f"the set takes {predicted:,} bytes and the disk has {free:,} left",
+                f"The set takes {predicted:,} bytes and the disk has {free:,} left.",
                 where=str(self.target.root),
                 next_step="Free some space, set PHONEPROOF_STORE to another disk, or take fewer samples.",
                 **facts,
             )
         for k, (name, array) in enumerate(arrays.items()):
             if array.nbytes == 0:
-                raise DataError(f"the input {name!r} has no elements", where=self._place(0))
+                raise DataError(f"The input {name!r} has no elements.", where=self._place(0))
             self.writers[name] = ShardWriter(temporary, str(k), array, self.target.shard_bytes)
 
     def _place(self, position: int) -> str:
@@ -270,7 +270,7 @@ def _arrays(content: Image.Image | Mapping[str, Array], target: Materialization)
     if isinstance(content, Image.Image):
         if target.preprocess is None:
             raise DataError(
-                "images need a declared preprocess",
+                "Images need a declared preprocess.",
                 where="preprocess",
                 next_step="Add it to the plan's data.",
             )
@@ -281,7 +281,7 @@ def _arrays(content: Image.Image | Mapping[str, Array], target: Materialization)
     if set(given) != set(names):
         found = "one array without a name" if UNNAMED in given else ", ".join(map(repr, sorted(given)))
         wanted = ", ".join(map(repr, names))
-        raise DataError(f"a sample holds {found}, and the model takes {wanted}", where="inputs")
+        raise DataError(f"A sample holds {found}, and the model takes {wanted}.", where="inputs")
     if target.preprocess is not None:
         return {names[0]: pixels(np.asarray(given[names[0]]), target.preprocess)}
     return {tensor.name: input_array(given[tensor.name], tensor) for tensor in target.inputs}

@@ -41,7 +41,7 @@ def value_table(preprocess: Preprocess, tensor: TensorSpec) -> Array:
     if is_quantized(tensor):
         if preprocess.dtype not in FLOAT_DTYPES:
             raise DataError(
-                f"the preprocess gives {preprocess.dtype}, but a quantized input takes real values",
+                f"The preprocess gives {preprocess.dtype}, but a quantized input takes real values.",
                 where=where,
                 next_step="Set preprocess.dtype to the float dtype of the source model's input.",
             )
@@ -51,7 +51,7 @@ def value_table(preprocess: Preprocess, tensor: TensorSpec) -> Array:
         return _rounded(y, tensor.dtype, where)
     if tensor.dtype not in INTEGER_DTYPES or tensor.dtype != preprocess.dtype:
         raise DataError(
-            f"a {tensor.dtype} input without scale and zero_point cannot take {preprocess.dtype} values",
+            f"A {tensor.dtype} input without scale and zero_point cannot take {preprocess.dtype} values.",
             where=where,
             next_step="Give the input's scale and zero_point, or set preprocess.dtype to its dtype.",
         )
@@ -66,15 +66,15 @@ def is_quantized(tensor: TensorSpec) -> bool:
         return False
     where = f"input {tensor.name!r}"
     if tensor.scale is None or tensor.zero_point is None:
-        raise DataError("scale and zero_point are given together or not at all", where=where)
+        raise DataError("A scale and a zero_point are given together or not at all.", where=where)
     if tensor.dtype not in QUANTIZED_DTYPES:
-        raise DataError(f"a {tensor.dtype} input has no scale and zero_point", where=where)
+        raise DataError(f"A {tensor.dtype} input has no scale and zero_point.", where=where)
     scale = np.float32(tensor.scale)
     limits = np.iinfo(tensor.dtype)
     if not (np.isfinite(scale) and scale > 0):
-        raise DataError(f"a scale of {tensor.scale!r} is not a positive float32", where=where)
+        raise DataError(f"A scale of {tensor.scale!r} is not a positive float32.", where=where)
     if not limits.min <= tensor.zero_point <= limits.max:
-        raise DataError(f"a zero_point of {tensor.zero_point} is outside {tensor.dtype}", where=where)
+        raise DataError(f"A zero_point of {tensor.zero_point} is outside {tensor.dtype}.", where=where)
     return True
 
 
@@ -85,10 +85,10 @@ def quantize(values: npt.NDArray[np.float32], tensor: TensorSpec) -> Array:
     """
     if not is_quantized(tensor) or tensor.scale is None or tensor.zero_point is None:
         raise DataError(
-            f"the {tensor.dtype} input has no scale and zero_point", where=f"input {tensor.name!r}"
+            f"The {tensor.dtype} input has no scale and zero_point.", where=f"input {tensor.name!r}"
         )
     if bool(np.isnan(values).any()):
-        raise DataError("NaN cannot be quantized", where=f"input {tensor.name!r}")
+        raise DataError("NaN cannot be quantized.", where=f"input {tensor.name!r}")
     limits = np.iinfo(tensor.dtype)
     with np.errstate(over="ignore"):  # an overflow to infinity saturates below, as it does in ONNX
         steps = np.rint(values.astype(np.float32) / np.float32(tensor.scale)).astype(np.float64)
@@ -103,7 +103,7 @@ def apply(pixels: npt.NDArray[np.uint8], table: Array, layout: Layout) -> Array:
     """
     if pixels.dtype != np.uint8 or pixels.ndim < 3 or table.shape != (pixels.shape[-1], 256):
         raise DataError(
-            f"pixels {pixels.dtype} {list(pixels.shape)} do not fit a table of shape {list(table.shape)}"
+            f"Pixels {pixels.dtype} {list(pixels.shape)} do not fit a table of shape {list(table.shape)}."
         )
     *leading, height, width, channels = pixels.shape
     nchw = layout is Layout.NCHW
@@ -130,7 +130,7 @@ def as_input(
     where = f"input {tensor.name!r}"
     if table is not None:
         if table.dtype != np.dtype(tensor.dtype) or layout is None:
-            raise DataError(f"the table is {table.dtype} and the input {tensor.dtype}", where=where)
+            raise DataError(f"The table is {table.dtype} and the input {tensor.dtype}.", where=where)
         values = apply(stored, table, layout)
     elif stored.dtype == np.dtype(tensor.dtype):
         values = stored
@@ -138,13 +138,13 @@ def as_input(
         values = quantize(stored, tensor)
     else:
         raise DataError(
-            f"stored {stored.dtype} values cannot become {tensor.dtype} by a raw cast",
+            f"Stored {stored.dtype} values cannot become {tensor.dtype} by a raw cast.",
             where=where,
             next_step="Give the input's scale and zero_point, or data in its own dtype.",
         )
     if values.shape[1:] != tensor.shape[1:]:
         raise DataError(
-            f"samples have the shape {list(values.shape[1:])}, the input takes {list(tensor.shape[1:])}",
+            f"Samples have the shape {list(values.shape[1:])}, the input takes {list(tensor.shape[1:])}.",
             where=where,
         )
     return values
@@ -163,7 +163,7 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
         value = value[0]
     if value.shape != tensor.shape[1:]:
         raise DataError(
-            f"a sample has the shape {list(value.shape)}, the input takes {list(tensor.shape[1:])}",
+            f"A sample has the shape {list(value.shape)}, the input takes {list(tensor.shape[1:])}.",
             where=where,
             next_step="Give each sample in the input's shape without its batch dimension.",
         )
@@ -174,7 +174,7 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
         value = quantize(value, tensor)
     if tensor.dtype not in DTYPE_SIZES or value.dtype != np.dtype(tensor.dtype):
         raise DataError(
-            f"a sample is {value.dtype}, the input takes {tensor.dtype}",
+            f"A sample is {value.dtype}, the input takes {tensor.dtype}.",
             where=where,
             next_step="Convert the data, or declare a preprocess if it holds pixels.",
         )
@@ -186,7 +186,7 @@ def _rounded(y: npt.NDArray[np.float64], dtype: str, where: str) -> Array:
         rounded: Array = y.astype(dtype)
     if not bool(np.isfinite(rounded).all()):
         raise DataError(
-            f"scale, mean and std give values that {dtype} cannot hold",
+            f"Scale, mean and std give values that {dtype} cannot hold.",
             where=where,
             next_step="Check preprocess.scale, mean and std.",
         )

@@ -87,15 +87,11 @@ def _listed(folder: Path) -> FileSet:
     try:
         return open_image_folder(ImageFolder("image_folder", str(folder)))
     except DataError as error:
-        raise _no_data(folder, _sentence(error.what), error.next_step or "") from None
+        raise _no_data(folder, error.what, error.next_step or "") from None
 
 
 def _classes(listed: FileSet) -> int | None:
     return None if listed.class_names is None else len(listed.class_names)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def has_image(folder: Path) -> bool:

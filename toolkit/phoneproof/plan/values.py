@@ -43,10 +43,9 @@ def refuse_as_told(error: RequestError, key: str) -> ValidationError:
     """An error of another folder, whose `where` is `key` or `key.inner.keys`, at those inner keys."""
     inner = (error.where or "").removeprefix(key).strip(".")
     loc = tuple(inner.split(".")) if inner else ()
-    if "key" in error.facts and "unknown" in error.what:
+    if "key" in error.facts and error.what.startswith("Unknown key"):
         loc += (str(error.facts["key"]),)
-    what = error.what[:1].upper() + error.what[1:] + ("" if error.what.endswith(".") else ".")
-    details = InitErrorDetails(type=wrong(what, error.next_step or ""), loc=loc, input=None)
+    details = InitErrorDetails(type=wrong(error.what, error.next_step or ""), loc=loc, input=None)
     return ValidationError.from_exception_data(key, [details])
 
 

@@ -79,7 +79,7 @@ def test_an_unreadable_image_is_a_finding_and_the_run_goes_on(lean: Project, cal
 def test_a_set_of_nothing_but_unreadable_images_is_refused(lean: Project, call: Call) -> None:
     for path in (lean.folder / "evaluation").rglob("*.png"):
         path.write_bytes(b"no image")
-    one_error(call("build", "--out", "run"), 2, "no sample of the set can be read")
+    one_error(call("build", "--out", "run"), 2, "No sample of the set can be read")
 
 
 def test_labels_that_do_not_fit_the_output_leave_the_accuracy_open(lean: Project, call: Call) -> None:

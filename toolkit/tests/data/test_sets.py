@@ -199,8 +199,8 @@ class TestCsv:
             ("path,label\na.png\n", "1 cells", "line 2", ""),
             ("path,label\na.png,x\n,x\n", "no path", "line 3", ""),
             ("path,label\na.png,x\nnone.png,x\n", "'none.png' does not exist", "line 3", "relative"),
-            ("path,label\na.png,x\n\0.png,x\n", "does not exist|not CSV", "line 3", ""),
-            ('path,label\n"a.png"x,x\n', "not CSV", "line 2", ""),
+            ("path,label\na.png,x\n\0.png,x\n", "does not exist|no CSV", "line 3", ""),
+            ('path,label\n"a.png"x,x\n', "no CSV", "line 2", ""),
         ],
     )
     def test_faults_have_their_line(
@@ -310,7 +310,7 @@ class TestArrays:
             archive.writestr("image.npy", data)
         refused("ends in the middle", kind="npz", path=str(tmp_path / "x.npz"))
         (tmp_path / "image.npy").write_bytes(data)
-        refused("not an array", kind="npy", path=str(tmp_path / "image.npy"))
+        refused("no array", kind="npy", path=str(tmp_path / "image.npy"))
 
     def test_unusable_npy(self, tmp_path: Path) -> None:
         path = tmp_path / "x.npy"
@@ -361,7 +361,7 @@ class TestEntryPoint:
             ("none", "return None", "failed with TypeError"),
             ("triple", "yield (1.0, 2.0, 3.0)", "tuple"),
             ("texts", "yield 'image.png'", "not an array of numbers"),
-            ("ragged", "yield [[1.0], [1.0, 2.0]]", "not an array"),
+            ("ragged", "yield [[1.0], [1.0, 2.0]]", "no array"),
             ("some_labels", "yield 1.0, 1; yield 2.0", "some have none"),
             ("odd_label", "yield 1.0, object()", "label of type object"),
         ],

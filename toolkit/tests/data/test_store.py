@@ -273,7 +273,7 @@ class TestRefusals:
         folder = tmp_path / "set"
         folder.mkdir()
         (folder / "a.png").write_bytes(b"x")
-        with pytest.raises(DataError, match=r"no sample .* can be read"):
+        with pytest.raises(DataError, match=r"No sample .* can be read"):
             stored_folder(tmp_path, folder)
         assert leftovers(tmp_path) == []
 
@@ -319,7 +319,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     materialize(opened, range(64), target(Path({str(tmp_path)!r}), None, tensor((1, 1024))))
 except StorageError as error:
-    sys.exit(error.what == "the disk is full" and 7)
+    sys.exit(error.what == "The disk is full." and 7)
 """
         done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], timeout=60)
         assert done.returncode == 7
@@ -339,7 +339,7 @@ except StorageError as error:
 
         try:
             opened = open_set_of(tmp_path, np.arange(64 * 1024, dtype=np.float32).reshape(64, 1024))
-            with pytest.raises(StorageError, match="the disk is full"):
+            with pytest.raises(StorageError, match="The disk is full"):
                 materialize(opened, range(64), target(disk, None, tensor((1, 1024))), fill)
             assert leftovers(disk) == []
             with pytest.raises(StorageError, match=r"the disk has .* left"):
@@ -430,7 +430,7 @@ class TestTwoProcesses:
         waiting = target(tmp_path, stretch(4, 4), lock_timeout_s=0.05)
         with (
             filelock.FileLock(tmp_path / "samples" / f"{digest}.lock"),
-            pytest.raises(BusyError, match="another process"),
+            pytest.raises(BusyError, match="Another process"),
         ):
             materialize(opened, [0], waiting)
 
