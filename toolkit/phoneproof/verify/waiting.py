@@ -29,7 +29,7 @@ greater share of their sides, with the mean ratio and its 5th to 95th percentile
     above 40 %     357          12.13   8.19 to 17.74
 
 Whole benchmarks of 12 rounds: 0.7 and 0.9 % on the two sides where little else ran (2 % in the kernel's
-pressure of the processors), 12 to 77 % with one busy process beside the other work, 31 to 62 % with two.
+pressure of the processors), 12 to 77 % with one busy process beside the other work, 27 to 65 % with two.
 """
 
 
