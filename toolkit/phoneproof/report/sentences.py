@@ -40,17 +40,16 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "{limit:times} is asked.",
     "speed_undecided": "The measurement does not decide: {ratio:times} the baseline's speed (95 % "
     "interval {lo:times} to {hi:times}), and the limit of {limit:times} lies within.",
-    "speed_disturbed": "The measurement does not decide: other work held the processors, and the timed "
-    "threads waited for one {share:percent} of their time, where at most {largest:percent} is accepted. The "
-    "{ratio:times} that was measured against the {limit:times} asked is not to be relied on; close other "
-    "programs and run again.",
+    "speed_disturbed": "The machine was too busy to decide: the timed threads waited for a processor "
+    "{share:percent} of their time, {largest:percent} at most is accepted. Close other programs and run again; "
+    "{ratio:times} was measured, {limit:times} is asked.",
     "speed_not_shown": "Its speed does not count, because its outputs are not shown to be right.",
     "latency_above": "The median latency is {median_ms:ms}; at most {limit_ms:ms} is allowed.",
     "latency_undecided": "The measurement does not decide: the median latency is {median_ms:ms}, too "
     "close to the limit of {limit_ms:ms}.",
-    "latency_disturbed": "The measurement does not decide: the median latency is {median_ms:ms}, above the "
-    "limit of {limit_ms:ms}, but the timed threads waited for a processor {share:percent} of their time, "
-    "where at most {largest:percent} is accepted; close other programs and run again.",
+    "latency_disturbed": "The machine was too busy to decide: the median latency of {median_ms:ms} is above "
+    "{limit_ms:ms}, but the timed threads waited for a processor {share:percent} of their time, "
+    "{largest:percent} at most is accepted. Close other programs and run again.",
     "size_above": "{ratio:times} the baseline's size; at most {limit:times} is allowed.",
     "cases_ended_badly": "Not every case passed: {*:outcomes}.",
     "fallback_used": "It was to run on {requested} but ran on {actual}.",

@@ -56,14 +56,14 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
     "speed_undecided": (RATIO, "1.20\N{MULTIPLICATION SIGN} to 1.43\N{MULTIPLICATION SIGN}"),
     "speed_disturbed": (
         {"ratio": 7.4, "share": 0.31, "largest": 0.02, "limit": 2.0},
-        "waited for one 31.00 % of their time, where at most 2.00 % is accepted. The 7.40",
+        "waited for a processor 31.00 % of their time, 2.00 % at most is accepted. Close other programs",
     ),
     "speed_not_shown": ({}, "does not count"),
     "latency_above": ({"median_ms": 12.5, "limit_ms": 10.0}, "12.5 ms; at most 10.0 ms"),
     "latency_undecided": ({"median_ms": 0.5, "limit_ms": 0.51}, "500 µs, too close to the limit of 510 µs"),
     "latency_disturbed": (
         {"median_ms": 12.5, "limit_ms": 10.0, "share": 0.31, "largest": 0.02},
-        "12.5 ms, above the limit of 10.0 ms, but the timed threads waited for a processor 31.00 %",
+        "12.5 ms is above 10.0 ms, but the timed threads waited for a processor 31.00 % of their time",
     ),
     "size_above": ({"ratio": 0.55, "limit": 0.5}, "0.55\N{MULTIPLICATION SIGN} the baseline's size"),
     "cases_ended_badly": (
