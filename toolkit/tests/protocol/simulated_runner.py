@@ -156,12 +156,18 @@ class _Runner:
         pair = case.baseline is not None
         for number in range(case.rounds):
             visits = ((5,), (3,), (3,), (5,)) if pair else ((3,),)
-            order, batch = ("ABBA", 1) if pair else ("B", None)
-            waited = (0,) * len(visits)
             self._write(
                 RoundFinished(
-                    "round_finished", NO_STAMP, case.case_id, number, order, batch, 1, visits, waited
-                )  # type: ignore[arg-type]
+                    "round_finished",
+                    NO_STAMP,
+                    case.case_id,
+                    number,
+                    "ABBA" if pair else "B",
+                    1 if pair else None,
+                    1,
+                    visits,
+                    (0,) * len(visits),
+                )
             )
 
     def _reach(self, case_id: str, sample: int | None) -> None:
