@@ -41,8 +41,8 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "speed_undecided": "The measurement does not decide: {ratio:times} the baseline's speed (95 % "
     "interval {lo:times} to {hi:times}), and the limit of {limit:times} lies within.",
     "speed_disturbed": "The machine was too busy to decide: the timed threads waited for a processor "
-    "{share:percent} of their time, {largest:percent} at most is accepted. Close other programs and run again; "
-    "{ratio:times} was measured, {limit:times} is asked.",
+    "{share:percent} of their time, {largest:percent} at most is accepted. Close other programs and run "
+    "again; {ratio:times} was measured, {limit:times} is asked.",
     "speed_not_shown": "Its speed does not count, because its outputs are not shown to be right.",
     "latency_above": "The median latency is {median_ms:ms}; at most {limit_ms:ms} is allowed.",
     "latency_undecided": "The measurement does not decide: the median latency is {median_ms:ms}, too "

@@ -360,6 +360,9 @@ def reported_device(description: DeviceDescription) -> report.ReportedDevice:
 
 def _touches(finding: Finding, measured: Measurement, device_id: str) -> bool:
     wanted = measured.build.wanted
+    builds = finding.facts.get("builds")
+    if finding.subject == device_id and isinstance(builds, tuple):
+        return wanted.build_id in builds
     if finding.subject in (wanted.build_id, wanted.model, device_id, wanted.recipe.toolchain):
         return True
     if finding.subject == "calibration":

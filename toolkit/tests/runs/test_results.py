@@ -236,6 +236,12 @@ def test_which_findings_touch_a_result(id: str, subject: str, touched: bool) -> 
     assert found.findings == ((id,) if touched else ())
 
 
+def test_a_finding_on_some_builds_of_a_device_touches_only_these() -> None:
+    busy = Finding.of("HOST-BUSY", "host", share=0.3, builds=(FLOAT,))
+    assert result(measurement(FLOAT), findings=(busy,)).findings == ("HOST-BUSY",)
+    assert result(measurement(INT8), findings=(busy,)).findings == ()
+
+
 def test_calibration_touches_only_builds_that_were_calibrated() -> None:
     finding = Finding.of("DATA-CALIBRATION-FEW", "calibration")
     assert result(measurement(), findings=(finding,)).findings == (finding.id,)
