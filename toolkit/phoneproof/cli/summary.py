@@ -91,7 +91,7 @@ def _table(report: Report) -> Table:
             _speed(result),
             _drop(result),
             _parity(result),
-            "" if result.verdict == "pass" else escape(printable(reason_sentence(result.reason))),
+            escape(printable(_why(result))),
         )
     for build in report.builds:
         if build.error is not None:
@@ -100,6 +100,13 @@ def _table(report: Report) -> Table:
                 escape(build.build_id), "[bold red]not built[/bold red]", "-", "-", "-", "-", "-", what
             )
     return table
+
+
+def _why(result: Result) -> str:
+    """What keeps it from passing; of one that passes, what a reader of its numbers would ask."""
+    if result.verdict != "pass":
+        return reason_sentence(result.reason)
+    return " ".join(reason_sentence(gate.reason) for gate in reading.further_gates(result))
 
 
 def _size(report: Report, result: Result) -> str:

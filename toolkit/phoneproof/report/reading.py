@@ -17,7 +17,7 @@ from phoneproof.report.model import (
     ReportedDevice,
     Result,
 )
-from phoneproof.verify.verdicts import Verdict
+from phoneproof.verify.verdicts import GateResult, Verdict
 
 ResultKey = tuple[Configuration, str]
 State = Literal["baseline", "pass", "fail", "inconclusive"]
@@ -90,6 +90,17 @@ def outputs_are_right(result: Result) -> bool:
 def state(result: Result) -> State:
     """How it is drawn: a baseline that passes is drawn as the baseline, anything else as its verdict."""
     return "baseline" if result.baseline and result.verdict == "pass" else result.verdict
+
+
+def further_gates(result: Result) -> tuple[GateResult, ...]:
+    """Gates that say more than the verdict's reason: those that do not pass, and those that pass by a reason
+    of their own, as a parity that is rescued by accuracy does.
+    """
+    return tuple(
+        gate
+        for gate in result.gates
+        if gate.reason != result.reason and (gate.verdict != "pass" or gate.reason.id != "gate_passed")
+    )
 
 
 def deciding_parity(result: Result) -> Parity | None:

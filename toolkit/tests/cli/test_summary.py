@@ -45,3 +45,12 @@ def test_parity_of_whole_outputs_equal_ones_and_undefined_ones() -> None:
     texts = ("31.4 dB", "equal", "not defined")
     for build_id, text in zip((reports.FLOAT, reports.INT8, reports.DYNAMIC), texts, strict=True):
         assert row_of(changed, build_id).rstrip().endswith(text)
+
+
+def test_a_parity_that_accuracy_rescues_is_explained() -> None:
+    report = reports.all_pass()
+    told = reports.gate("parity", "pass", "parity_rescued_by_accuracy", output="logits", sqnr_db=17.0)
+    rescued = replace(report.results[1], gates=(told,))
+    row = row_of(replace(report, results=(report.results[0], rescued)), reports.INT8)
+    assert "Output logits is only 17.0 dB" in row
+    assert row_of(report, reports.INT8).rstrip().endswith("dB (worst slice)")

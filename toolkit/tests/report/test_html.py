@@ -135,6 +135,15 @@ def whole_output_decides() -> Report:
     return replace(report, results=(report.results[0], alone))
 
 
+def test_a_parity_that_accuracy_rescues_is_explained_in_its_row() -> None:
+    report = reports.all_pass()
+    told = reports.gate("parity", "pass", "parity_rescued_by_accuracy", output="logits", sqnr_db=17.0)
+    rescued = replace(report.results[1], gates=(told,))
+    html = html_text(replace(report, results=(report.results[0], rescued)))
+    assert "accuracy on the evaluation set shows that it does no harm" in row_of(html, "onnx-int8")
+    assert "does no harm" not in html_text(report)
+
+
 def test_failed_builds_keep_their_row_and_their_reason() -> None:
     html = html_text(reports.failures())
     assert "The converter does not know the operator GridSample." in row_of(html, "onnx-int8-qoperator")

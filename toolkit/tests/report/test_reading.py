@@ -101,3 +101,12 @@ def test_the_recommended_result_is_on_the_named_device_and_passes() -> None:
 
 def test_builds_that_never_ran_are_kept() -> None:
     assert [b.recipe for b in reading.builds_without_result(reports.failures())] == ["onnx-int8-qoperator"]
+
+
+def test_gates_that_say_more_than_the_verdict_are_told() -> None:
+    rescued = reports.gate("parity", "pass", "parity_rescued_by_accuracy", output="logits", sqnr_db=17.0)
+    result = reports.result(reports.INT8, gates=(reports.gate("outcomes"), rescued, reports.gate("size")))
+    assert reading.further_gates(result) == (rescued,)
+    bad, slow = reports.gate("outcomes", "fail", "load_failed"), reports.gate("speed", "fail", "speed_below")
+    failed = replace(result, gates=(bad, slow, rescued), verdict="fail", reason=bad.reason)
+    assert reading.further_gates(failed) == (slow, rescued)
