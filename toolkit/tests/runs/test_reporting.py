@@ -301,6 +301,17 @@ def test_where_int8_saturates_outputs_and_speed_come_from_two_configurations(pla
     assert options == {"c000": {}, "c001": {"x64quantprecision": "1"}, "c002": {}}
 
 
+@pytest.mark.parametrize(("told", "exact"), [(True, True), (None, True), (False, False)])
+def test_a_host_that_cannot_tell_whether_it_saturates_is_taken_to_do_so(
+    play: Play, told: bool | None, exact: bool
+) -> None:
+    ended = play(Scene(environment={"int8_saturates": told}))
+    jobs = [read_job(path.read_bytes()) for path in (ended.folder / "jobs" / "host").glob("*/job.json")]
+    options = [dict(c.options) for job in jobs for c in job.configurations]
+    assert ({"x64quantprecision": "1"} in options) is exact
+    assert ("HOST-SATURATES" in ended.result(INT8).findings) is (told is True)
+
+
 def test_a_fall_back_in_the_configuration_of_the_speed_is_seen_too(play: Play) -> None:
     def loading(configuration: Configuration) -> Any:
         return ran_on("npu" if configuration.configuration_id == "c002" else "cpu")(configuration)
