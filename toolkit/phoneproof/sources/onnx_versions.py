@@ -25,12 +25,10 @@ def opset_of(model: Any) -> int:
     return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
 
 
-def within_target(model: Any, place: str) -> Any:
-    """A copy of the model with LEAST_OPSET ≤ opset ≤ GREATEST_OPSET and IR ≤ GREATEST_IR.
+def refuse_newer_opset(model: Any, place: str) -> None:
+    """RecipeError where the model's opset is above GREATEST_OPSET: no build can be made of it.
 
-    An older opset is converted up. A newer one is refused: a conversion down drops what only the newer opset
-    can say. A newer IR is only a number where the opset is within the limit, and is lowered.
-    Raises RecipeError (opset too new) or ToolchainError (ONNX's converter fails).
+    A conversion down would drop what only the newer opset can say.
     """
     opset = opset_of(model)
     if opset > GREATEST_OPSET:
@@ -40,6 +38,17 @@ def within_target(model: Any, place: str) -> Any:
             where=place,
             next_step=f"Export the model with opset_version={GREATEST_OPSET} or lower.",
         )
+
+
+def within_target(model: Any, place: str) -> Any:
+    """A copy of the model with LEAST_OPSET ≤ opset ≤ GREATEST_OPSET and IR ≤ GREATEST_IR.
+
+    An older opset is converted up, a newer one refused by `refuse_newer_opset`. A newer IR is only a number
+    where the opset is within the limit, and is lowered.
+    Raises RecipeError (opset too new) or ToolchainError (ONNX's converter fails).
+    """
+    refuse_newer_opset(model, place)
+    opset = opset_of(model)
     if opset < LEAST_OPSET:
         model = _converted(model, opset, place)
     else:

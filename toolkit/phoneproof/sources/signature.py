@@ -14,13 +14,15 @@ import onnx
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.sources.onnx_model import parse_onnx
+from phoneproof.sources.onnx_versions import refuse_newer_opset
 
 
 def signature(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
-    """Inputs and outputs of the model. SourceModelError for a file that is no ONNX model."""
+    """Inputs and outputs of the model. SourceModelError for no ONNX model, RecipeError for a newer opset."""
     path = Path(request["path"])
     progress.say("read")
     model = parse_onnx(path)
+    refuse_newer_opset(model, str(path))
     weights = {tensor.name for tensor in model.graph.initializer}
     return {
         "inputs": [_tensor(v, path) for v in model.graph.input if v.name not in weights],

@@ -120,3 +120,14 @@ def test_debug_shows_the_traceback_and_the_message(lean: Project, call: Call) ->
     assert answer.code == 2
     assert "Traceback (most recent call last)" in answer.err
     assert "error: " in answer.err
+
+
+@pytest.mark.parametrize("command", [("build", "--out", "run"), ("init", "--model", "tiny.onnx", "--force")])
+def test_an_opset_newer_than_builds_have_is_told_before_anything_is_built(
+    lean: Project, call: Call, command: tuple[str, ...]
+) -> None:
+    model = onnx.load(str(lean.folder / "tiny.onnx"))
+    model.opset_import[0].version = 23
+    onnx.save(model, str(lean.folder / "tiny.onnx"))
+    one_error(call(*command), 2, "opset 23", "opset_version=22")
+    assert not list((lean.folder / "run" / "builds").glob("*"))
