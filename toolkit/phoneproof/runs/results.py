@@ -67,7 +67,7 @@ def result_of(
     size = None
     if baseline_bytes is not None and not is_baseline:
         size = report.Size(baseline_bytes, manifest.size_bytes, manifest.size_bytes / baseline_bytes)
-    gates = _gates(measured, limits, size, reference_failed, is_baseline)
+    gates = _gates(measured, limits, size, reference_failed)
     verdict, reason = overall(gates)
     requested = measured.placement.accelerator
     accuracies = [_accuracy(metric, drop) for metric, drop in measured.accuracy.items()]
@@ -104,8 +104,11 @@ def _gates(
     limits: Limits,
     size: report.Size | None,
     reference_failed: bool,
-    is_baseline: bool,
 ) -> tuple[GateResult, ...]:
+    """The gates of one result. Limits are for the builds that the plan names: a baseline that was added to
+    compare with need only run, where it was asked to, and be right.
+    """
+    wanted = measured.build.wanted
     accuracy = accuracy_gate(measured.accuracy, limits.accuracy_drop, measured.accuracy_missing)
     parity = _parity_gate(measured, limits, accuracy, reference_failed)
     timing = measured.timing
@@ -117,10 +120,11 @@ def _gates(
         outcomes_gate(measured.outcomes, measured.load_failed) if limits.outcomes else None,
         fallback_gate(placement.accelerator, measured.accelerator_actual, placement.allow_fallback),
         parity,
-        accuracy,
-        latency_gate(median, interval, limits.latency_ms, timing.summary.waiting_share if timing else None),
     ]
-    if not is_baseline:
+    if wanted.asked:
+        waiting = timing.summary.waiting_share if timing else None
+        judged += [accuracy, latency_gate(median, interval, limits.latency_ms, waiting)]
+    if wanted.baseline is not None:
         judged.append(
             speed_gate(comparison, limits.speedup, parity.verdict == "pass", _why_no_speed(measured))
         )

@@ -82,7 +82,7 @@ def test_a_latency_above_its_limit_is_not_held_against_a_build_on_a_busy_host(pr
         assert result.latency is not None
         assert result.latency.validity == "INVALID"
         assert "machine_busy" in [reason.id for reason in result.latency.validity_reasons]
-        assert ended.gates(build_id)["latency"] == "inconclusive"
+    assert ended.gates(INT8)["latency"] == "inconclusive"
     assert ended.exit_code == ExitCode.INCONCLUSIVE
 
 

@@ -127,12 +127,9 @@ def test_a_source_model_that_does_not_run(play: Play) -> None:
     ended = play(Scene(answer=no_source, runtimes=broken))
     for build_id in (FLOAT, INT8):
         gates = ended.gates(build_id)
-        assert (gates["parity"], gates["accuracy"], gates["outcomes"]) == (
-            "inconclusive",
-            "inconclusive",
-            "pass",
-        )
-    assert ended.gates(INT8)["speed"] == "inconclusive"
+        assert (gates["parity"], gates["outcomes"]) == ("inconclusive", "pass")
+    for gate in ("accuracy", "speed"):
+        assert ended.gates(INT8)[gate] == "inconclusive"
     assert ended.result(INT8).reason.id == "reference_failed"
     assert causes(ended) == {FLOAT: "not_separable", INT8: "not_separable"}
     told = missing(ended)["parity and accuracy of tiny/onnx"]
@@ -230,7 +227,7 @@ def test_a_wrong_build_is_diagnosed_and_its_speed_does_not_count(
 
     ended = play(Scene(answer=wrong))
     assert ended.gates(build_id)["parity"] == "fail"
-    assert ended.gates(build_id)["accuracy"] == "fail"
+    assert ended.gates(build_id).get("accuracy") == ("fail" if build_id == INT8 else None)
     assert causes(ended)[INT8] == cause
     if build_id == INT8:
         assert ended.gates(INT8)["speed"] == "inconclusive"

@@ -16,13 +16,14 @@ from phoneproof.protocol.events import CaseFinished, Measured, Stamp
 from phoneproof.recipes.table import RecipeOptions, recipe_named
 from phoneproof.report.model import Comparison, Result, Size
 from phoneproof.runs.building import FinishedBuild
-from phoneproof.runs.measuring import Measurement
+from phoneproof.runs.measuring import Measurement, Timing
 from phoneproof.runs.recommending import recommend
 from phoneproof.runs.results import diagnosis_of, result_of
 from phoneproof.runs.wanted import WantedBuild
 from phoneproof.verify.accuracy import AccuracyDrop
 from phoneproof.verify.gates import Limits
 from phoneproof.verify.intervals import Interval
+from phoneproof.verify.latency import summarise_latency
 from phoneproof.verify.parity import LabelParity, OutputParity, WorstSample
 from phoneproof.verify.slices import WorstSlice
 from phoneproof.verify.verdicts import Reason
@@ -247,6 +248,29 @@ def test_calibration_touches_only_builds_that_were_calibrated() -> None:
     assert result(measurement(), findings=(finding,)).findings == (finding.id,)
     for build_id in (FLOAT, "tiny/onnx/onnx-int8-dynamic"):
         assert result(measurement(build_id), findings=(finding,)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("build_id", "asked", "judged"),
+    [
+        (FLOAT, False, {}),
+        (FLOAT, True, {"accuracy": "inconclusive", "latency": "fail"}),
+        (INT8, True, {"accuracy": "inconclusive", "latency": "fail", "speed": "inconclusive", "size": "fail"}),
+    ],
+)
+def test_limits_are_for_the_builds_that_the_plan_names(
+    build_id: str, asked: bool, judged: dict[str, str]
+) -> None:
+    runs = (5_000_000,) * 64
+    slow = Timing(summarise_latency(runs), runs, 1, 6.0, None)
+    drops = {"top1": AccuracyDrop(200, 0.9, 0.9, 0.0, Interval(-0.02, 0.02), "tango")}
+    measured = measurement(build_id, timing=slow, accuracy=drops)
+    build = replace(measured.build, wanted=replace(measured.build.wanted, asked=asked))
+    limits = Limits(accuracy_drop=0.01, latency_ms=1.0, speedup=1.2, size_ratio=0.1)
+    found = result(replace(measured, build=build), limits)
+    gates = {gate.id: gate.verdict for gate in found.gates}
+    assert gates == dict.fromkeys(("outcomes", "fallback", "parity"), "pass") | judged
+    assert (found.verdict == "pass") is (not judged)
 
 
 SLICE = (WorstSlice(0, 1, 3.0),)
