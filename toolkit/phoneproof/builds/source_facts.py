@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.tensors import TensorSpec
+
+ONE_FILE: Final = "model.onnx"
+"""The model with its external data inside, in the work folder of the worker that wrote it."""
 
 
 @dataclass(frozen=True)

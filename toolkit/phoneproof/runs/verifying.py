@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from phoneproof.builds.source_facts import ONE_FILE
 from phoneproof.builds.store import cache_key
 from phoneproof.devices.device import Device, DeviceDescription, JobResults
 from phoneproof.errors import DeviceError, Interrupted, PhoneproofError
@@ -23,11 +24,13 @@ from phoneproof.protocol.attempts import CaseEnd, case_ends, lost
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.events import CaseFinished, Event, JobStarted, RoundFinished, SampleStarted
 from phoneproof.protocol.job import FileRef, Limits, ModelFiles
-from phoneproof.runs.audit import Audit, AuditedModel, store_samples
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from phoneproof.runs.audit import READER_OF, Audit, AuditedModel, store_samples
 from phoneproof.runs.building import STOPS_THE_RUN, FinishedBuild
 from phoneproof.runs.job_inputs import JobInputs
 from phoneproof.runs.planned import build_samples_step, job_step, reference_job_step, reference_step
 from phoneproof.runs.steps import RunContext
+from phoneproof.workers.environments import environment_of
 
 HOST: Final = "host"
 """The `kind` in a plan of the device that jobs run on."""
@@ -112,7 +115,7 @@ def _reference(
         def fill(staging: Path) -> None:
             inputs = JobInputs(plan, context.folder.work(step))
             samples = inputs.set_for(model.evaluation.open(), model.facts.inputs)
-            files = _source_files(model, inputs)
+            files = _source_files(context, step, model, inputs)
             build = RunnableBuild(f"{key}/source", "source", files, samples, None, {})
             planned = plan_job([build], [Placement("cpu", False, 1)], None, limits_of(plan), {})
             results = _run(context, reference_job_step(key), device, planned, inputs.files)
@@ -235,19 +238,22 @@ def _runnable(
     )
 
 
-def _source_files(model: AuditedModel, inputs: JobInputs) -> ModelFiles:
-    """The source model's files; with external data they lie together in a folder of their own."""
-    refs = model.facts.files
-    if len(refs) == 1:
-        # A job's names must be possible on every system, and a user's file may be called anything.
-        (ref,) = refs
-        inputs.files[ref.sha256] = model.path
-        name = f"model.{model.section.format.value}"
-        return ModelFiles(name, (FileRef(name, ref.sha256, ref.size_bytes),))
-    for ref in refs:
-        inputs.files[ref.sha256] = model.path.parent / ref.name
-    entry = refs[0].name
-    return ModelFiles(entry, refs)
+def _source_files(context: RunContext, step: str, model: AuditedModel, inputs: JobInputs) -> ModelFiles:
+    """The source model as one file, its external data inside.
+
+    A job's names must be possible on every system. A user's file may be called anything; so may a file with
+    external data, whose name stands in the model as well.
+    """
+    name = f"model.{model.section.format.value}"
+    path, ref = model.path, model.facts.files[0]
+    if len(model.facts.files) > 1:
+        where = environment_of(TOOLCHAINS[READER_OF[model.section.format]], context.store.root)
+        module = "phoneproof.sources.one_file"
+        made = context.call(step, module, model.source_request, where.interpreter, where.python_path)
+        path = context.folder.work(step) / ONE_FILE
+        ref = FileRef(name, made["sha256"], made["size_bytes"])
+    inputs.files[ref.sha256] = path
+    return ModelFiles(name, (FileRef(name, ref.sha256, ref.size_bytes),))
 
 
 def _pairs_that_fit(builds: Sequence[FinishedBuild], description: DeviceDescription) -> dict[str, bool]:

@@ -49,15 +49,20 @@ class OnnxSource:
 def load_source(request: OnnxSourceRequest) -> OnnxSource:
     """The source model that `request` names. SourceModelError if it is unusable or not the one planned."""
     source = load_onnx(Path(request.path), request.shapes)
-    if request.sha256 is not None and request.sha256 != source.sha256:
+    check_unchanged(request, source.sha256)
+    return source
+
+
+def check_unchanged(request: OnnxSourceRequest, sha256: str) -> None:
+    """SourceModelError if the model with this hash is not the one that was planned."""
+    if request.sha256 is not None and request.sha256 != sha256:
         raise SourceModelError(
             "The source model has changed since the run was planned.",
             where=request.path,
             next_step="Start the command again.",
             planned_sha256=request.sha256,
-            found_sha256=source.sha256,
+            found_sha256=sha256,
         )
-    return source
 
 
 def load_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> OnnxSource:
@@ -66,6 +71,20 @@ def load_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -
     A dynamic first axis is the batch and becomes 1; any other dynamic axis takes its length from `shapes`.
     Raises SourceModelError: missing, truncated or not ONNX, external data outside the model's folder or too
     short, refused by the ONNX checker, an axis left dynamic, a shape that contradicts the model.
+    """
+    model, sha256 = read_whole(path)
+    _drop_overridable_initializers(model)
+    _check(model, path)
+    _name_nodes(model)
+    model = fixed(model, dict(shapes or {}), str(path))
+    inputs, outputs = specs(model, str(path))
+    return OnnxSource(path=path, sha256=sha256, model=model, inputs=inputs, outputs=outputs)
+
+
+def read_whole(path: Path) -> tuple[Any, str]:
+    """The onnx.ModelProto in a file with its external data inside, else as it is, and its `content_sha256`.
+
+    SourceModelError as `parse_onnx`, and for external data that is missing, too short or outside the folder.
     """
     model = parse_onnx(path)
     files = _external_files(model, path)
@@ -77,12 +96,7 @@ def load_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -
         )
     sha256 = _hash(path, files)
     onnx.load_external_data_for_model(model, str(path.parent))
-    _drop_overridable_initializers(model)
-    _check(model, path)
-    _name_nodes(model)
-    model = fixed(model, dict(shapes or {}), str(path))
-    inputs, outputs = specs(model, str(path))
-    return OnnxSource(path=path, sha256=sha256, model=model, inputs=inputs, outputs=outputs)
+    return model, sha256
 
 
 def external_files(path: Path) -> tuple[Path, ...]:
