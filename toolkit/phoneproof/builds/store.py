@@ -51,11 +51,11 @@ class StoreEntry:
 
 
 def default_store() -> Path:
-    """The store's folder: PHONEPROOF_STORE, else below XDG_CACHE_HOME, else ~/.cache/phoneproof."""
+    """The store's folder: PHONEPROOF_STORE, else below XDG_CACHE_HOME, else ~/.cache/phoneproof; absolute."""
     chosen = os.environ.get(STORE_VARIABLE)
     if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "phoneproof"
+        return Path(chosen).absolute()
+    return (Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "phoneproof").absolute()
 
 
 def cache_key(parts: Mapping[str, object]) -> str:
@@ -68,7 +68,7 @@ class Store:
     """A store on this disk. Safe for several threads and processes."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root = root.absolute()  # workers are told paths in it, and run in folders of their own
 
     def find(self, kind: Kind, key: str) -> Path | None:
         """The folder of an entry, marked as used now; None if there is none, or a damaged one."""
@@ -146,16 +146,18 @@ class Store:
         shutil.rmtree(grave, ignore_errors=True)
 
     def open_for_writing(self) -> None:
-        """Make the store's folder. StorageError if it cannot be written to."""
-        with storage_errors(self.root):
+        """Make the store's folder. StorageError if it cannot be made or written to."""
+        step = f"Set {STORE_VARIABLE} to a folder that can be written."
+        try:
             self.root.mkdir(parents=True, exist_ok=True)
-            self._sweep()
+        except OSError as error:
+            # Any refusal: /proc, for one, has no such file where another place says that it is read-only.
+            what = f"The store's folder cannot be made: {os.strerror(error.errno or 0)}."
+            raise StorageError(what, where=str(self.root), next_step=step) from error
         if not os.access(self.root, os.W_OK | os.X_OK):
-            raise StorageError(
-                "The store cannot be written to.",
-                where=str(self.root),
-                next_step=f"Set {STORE_VARIABLE} to a folder that can be written.",
-            )
+            raise StorageError("The store cannot be written to.", where=str(self.root), next_step=step)
+        with storage_errors(self.root):
+            self._sweep()
 
     def entries(self) -> tuple[StoreEntry, ...]:
         """All entries, least recently used first."""

@@ -61,7 +61,7 @@ def install(name: str, as_json: bool) -> int:
     """Install toolchain NAME into an environment of its own, with the versions that are tested."""
     import difflib
 
-    from phoneproof.builds.store import default_store, storage_errors
+    from phoneproof.builds.store import Store, default_store, storage_errors
     from phoneproof.cli.json_text import json_text
     from phoneproof.errors import CommandLineError
     from phoneproof.recipes.toolchain_table import TOOLCHAINS
@@ -72,6 +72,7 @@ def install(name: str, as_json: bool) -> int:
         step = f"Did you mean {near[0]!r}?" if near else f"Toolchains: {', '.join(TOOLCHAINS)}."
         raise CommandLineError(f"There is no toolchain {name!r}.", where="NAME", next_step=step)
     store = default_store()
+    Store(store).open_for_writing()
     with storage_errors(store):
         folder = install_toolchain(TOOLCHAINS[name], store, lambda line: click.echo(line, err=True))
     click.echo(json_text({"name": name, "folder": folder}) if as_json else f"{name} is installed in {folder}")

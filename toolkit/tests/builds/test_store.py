@@ -349,3 +349,23 @@ def test_where_the_store_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_store() == tmp_path / ".cache" / "phoneproof"
+
+
+def test_a_relative_store_is_told_to_workers_as_an_absolute_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable, inner in ((STORE_VARIABLE, "own"), ("XDG_CACHE_HOME", "own/phoneproof")):
+        monkeypatch.delenv(STORE_VARIABLE, raising=False)
+        monkeypatch.setenv(variable, "own")
+        assert default_store() == tmp_path / inner
+    assert Store(Path("own")).root == tmp_path / "own"
+
+
+@pytest.mark.parametrize("place", ["/proc/nope", "file", "file/inner"])
+def test_a_store_that_cannot_be_made_names_the_variable(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError) as raised:
+        Store(tmp_path / place).open_for_writing()
+    assert raised.value.where == str(tmp_path / place)
+    assert STORE_VARIABLE in str(raised.value.next_step)

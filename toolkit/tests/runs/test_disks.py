@@ -1,5 +1,6 @@
 """Full, read-only and several disks: one message with place and next step, and the run goes on after it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.runs.disks import fill, read_only, small_disk
@@ -75,3 +76,11 @@ def test_read_only_folders_are_refused(blank: Project, tmp_path: Path) -> None:
         assert not (project.folder / "run").exists()
         answer = project.call("init", "--model", "tiny.onnx", "-p", locked / "new.toml")
         refused_by(answer, locked, "")
+
+
+def test_a_relative_store_serves_a_run(blank: Project, tmp_path: Path) -> None:
+    project = replace(blank.copy(tmp_path / "project"), store=Path("stored"))
+    project.make_lean()
+    answer = project.call("run", "--out", "run")
+    assert answer.code == 0, answer.err
+    check_folder(project.folder / "run", project.folder / "stored")
