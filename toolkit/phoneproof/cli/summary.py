@@ -9,7 +9,7 @@ from rich.table import Table
 
 from phoneproof.cli.errors_text import printable
 from phoneproof.report import reading, units
-from phoneproof.report.model import Report, Result
+from phoneproof.report.model import ModelRecommendation, Report, Result
 from phoneproof.report.sentences import reason_sentence
 from phoneproof.runs.run import FinishedRun
 
@@ -20,7 +20,8 @@ def show_run(finished: FinishedRun, console: Console) -> None:
     """Print what a run came to."""
     if finished.report is not None:
         console.print(_table(finished.report))
-        console.print(escape(printable(recommendation_text(finished.report))))
+        for line in recommendation_lines(finished.report):
+            console.print(escape(printable(line)))
     for build in finished.builds:
         state = "failed" if build.error is not None else "built"
         if finished.report is None or build.error is not None:
@@ -31,13 +32,16 @@ def show_run(finished: FinishedRun, console: Console) -> None:
         console.print(line, style="dim", soft_wrap=True)
 
 
-def recommendation_text(report: Report) -> str:
-    """The recommendation as one sentence."""
-    chosen = report.recommendation
-    sentence = reason_sentence(chosen.reason)
-    return (
-        f"Recommended: {chosen.build_id}. {sentence}" if chosen.build_id else f"No recommendation. {sentence}"
-    )
+def recommendation_lines(report: Report) -> Iterator[str]:
+    """The recommendation for each model as one sentence."""
+    for chosen in reading.advice(report):
+        sentence = reason_sentence(chosen.reason)
+        if chosen.build_id:
+            yield f"Recommended: {chosen.build_id}. {sentence}"
+        elif isinstance(chosen, ModelRecommendation) and len(report.recommendations) > 1:
+            yield f"No recommendation for {chosen.model}. {sentence}"
+        else:
+            yield f"No recommendation. {sentence}"
 
 
 def next_commands(finished: FinishedRun) -> Iterator[str]:
@@ -68,6 +72,9 @@ def run_json(finished: FinishedRun) -> dict[str, Any]:
         ],
         "verdicts": {} if report is None else {_key(r): r.verdict for r in report.results},
         "recommendation": None if report is None else report.recommendation.build_id,
+        "recommendations": {}
+        if report is None
+        else {one.model: one.build_id for one in report.recommendations},
         "files": [str(path) for path in finished.files],
     }
 

@@ -305,6 +305,13 @@ class Recommendation:
 
 
 @dataclass(frozen=True)
+class ModelRecommendation(Recommendation):
+    """The build of one model to ship. model: its name, the first part of its builds' ids."""
+
+    model: str
+
+
+@dataclass(frozen=True)
 class NotMeasured:
     """Something that a reader may expect and that this run did not measure."""
 
@@ -324,7 +331,11 @@ class Reproduce:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report."""
+    """The whole report.
+
+    recommendation: of the only model; where there are several, build_id is None and `recommendations` has one
+    for each.
+    """
 
     run: RunFacts
     models: tuple[ReportedModel, ...]
@@ -335,4 +346,5 @@ class Report:
     recommendation: Recommendation
     not_measured: tuple[NotMeasured, ...]
     reproduce: Reproduce
+    recommendations: tuple[ModelRecommendation, ...] = ()
     version: int = REPORT_VERSION

@@ -1,7 +1,7 @@
 """Before and after at a glance: size, latency and accuracy of every build, side by side."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -21,21 +21,29 @@ class Panel:
 
 @dataclass(frozen=True)
 class Picture:
-    """The panels of one device; device None where nothing ran."""
+    """The panels of one model on one device.
+
+    device: None where nothing ran. model: its name, None in a report of one model.
+    """
 
     device: ReportedDevice | None
     panels: tuple[Panel, ...]
+    model: str | None = None
 
 
 @dataclass(frozen=True)
 class _Scene:
-    """What every row needs to know. failed: rows of builds that never ran."""
+    """What every row needs to know of one model's builds. results: those on one device.
+
+    idle: builds that never ran.
+    """
 
     report: Report
     names: Mapping[str, str]
     several: frozenset[reading.ResultKey]
     sizes: Mapping[str, int | None]
     results: tuple[Result, ...]
+    idle: tuple[ReportedBuild, ...]
 
     @property
     def baseline(self) -> Result | None:
@@ -43,10 +51,9 @@ class _Scene:
 
     @property
     def never_ran(self) -> list[Row]:
-        builds = reading.builds_without_result(self.report)
         return [
             _idle_row(self, build, "build failed" if build.status == "failed" else "not run")
-            for build in builds
+            for build in self.idle
         ]
 
     def label(self, result: Result) -> str:
@@ -66,32 +73,46 @@ class _Scene:
 
 
 def pictures(report: Report) -> tuple[Picture, ...]:
-    """One picture for each device; the sizes alone where nothing ran but something was built."""
-    drawn = tuple(_picture(_scene(report, device), device) for device in reading.devices(report))
-    if drawn or not any(build.size_bytes for build in report.builds):
-        return drawn
-    return (Picture(None, (_size_panel(_scene(report, None)),)),)
+    """One picture for each model on each device; the sizes alone of a model that ran nowhere but was built.
+
+    Models have pictures of their own, since the bars of one say nothing beside those of another.
+    """
+    models = reading.models(report)
+    return tuple(
+        replace(picture, model=model if len(models) > 1 else None)
+        for model in models
+        for picture in _pictures_of(report, model)
+    )
 
 
-def _scene(report: Report, device: ReportedDevice | None) -> _Scene:
+def _pictures_of(report: Report, model: str) -> Iterator[Picture]:
+    results = [r for r in report.results if reading.model_name(r.configuration.build_id) == model]
+    idle = [b for b in reading.builds_without_result(report) if reading.model_name(b.build_id) == model]
+    for device in reading.devices(report):
+        here = [r for r in results if r.device.id == device.id]
+        if here:
+            scene = _scene(report, here, idle)
+            yield Picture(device, (_size_panel(scene), _latency_panel(scene), _accuracy_panel(scene)))
+    if not results and any(build.size_bytes for build in idle):
+        yield Picture(None, (_size_panel(_scene(report, [], idle)),))
+
+
+def _scene(report: Report, results: Sequence[Result], idle: Sequence[ReportedBuild]) -> _Scene:
     return _Scene(
         report=report,
         names=reading.build_names(report),
         several=reading.ambiguous(report),
         sizes=reading.build_sizes(report),
-        results=tuple(r for r in report.results if device and r.device.id == device.id),
+        results=tuple(results),
+        idle=tuple(idle),
     )
-
-
-def _picture(scene: _Scene, device: ReportedDevice) -> Picture:
-    return Picture(device, (_size_panel(scene), _latency_panel(scene), _accuracy_panel(scene)))
 
 
 def _size_panel(scene: _Scene) -> Panel:
     rows = [_size_row(scene, result) for result in scene.results]
     idle = [
         row if size is None else Row(row.label, units.bytes_text(size), size, None, None, row.state)
-        for row, build in zip(scene.never_ran, reading.builds_without_result(scene.report), strict=True)
+        for row, build in zip(scene.never_ran, scene.idle, strict=True)
         for size in (build.size_bytes,)
     ]
     reference = scene.sizes.get(scene.baseline.configuration.build_id) if scene.baseline else None

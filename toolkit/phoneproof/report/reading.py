@@ -12,6 +12,7 @@ from phoneproof.report.model import (
     Interval,
     Latency,
     Parity,
+    Recommendation,
     Report,
     ReportedBuild,
     ReportedDevice,
@@ -33,6 +34,17 @@ _MODEL_AND_SOURCE: Final = 2
 def key(result: Result) -> ResultKey:
     """What tells one result from another: the configuration and the device's id."""
     return result.configuration, result.device.id
+
+
+def model_name(build_id: str) -> str:
+    """The model's part of a build_id."""
+    return build_id.split("/", 1)[0]
+
+
+def models(report: Report) -> tuple[str, ...]:
+    """Names of the models that have builds, in order, each once."""
+    ids = [*(b.build_id for b in report.builds), *(r.configuration.build_id for r in report.results)]
+    return tuple(dict.fromkeys(model_name(build_id) for build_id in ids))
 
 
 def build_names(report: Report) -> Mapping[str, str]:
@@ -159,9 +171,13 @@ def builds_without_result(report: Report) -> tuple[ReportedBuild, ...]:
     return tuple(build for build in report.builds if build.build_id not in ran)
 
 
-def recommended(report: Report) -> Result | None:
-    """The result behind the recommendation; the fastest where its build has several on the device."""
-    wanted = report.recommendation
+def advice(report: Report) -> tuple[Recommendation, ...]:
+    """The recommendations to show: one for each model, or that of a run without any."""
+    return report.recommendations or (report.recommendation,)
+
+
+def recommended(report: Report, wanted: Recommendation) -> Result | None:
+    """The result behind a recommendation; the fastest where its build has several on the device."""
     found = [
         r
         for r in report.results

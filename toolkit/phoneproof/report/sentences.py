@@ -60,6 +60,10 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "reference_failed": "The source model did not run, so there is nothing to compare with.",
     "best_passing": "Of the builds that pass every gate it is the best[: {size_ratio:times} the "
     "baseline's size][, {speed_ratio:times} its speed][, accuracy drop {drop:drop}].",
+    "best_for_size": "Of the builds that pass every gate it is the best, for its size alone: it is slower "
+    "than the baseline[: {speed_ratio:times} its speed][, {size_ratio:times} its size][, accuracy drop "
+    "{drop:drop}].",
+    "several_models": "There are several models, and each has a recommendation of its own: {models}.",
     "none_passes": "No build passes every gate.",
     "only_baseline": "Only the float baseline was built, so there is nothing to recommend over it.",
     "nothing_measured": "Nothing was measured, so nothing can be recommended.",

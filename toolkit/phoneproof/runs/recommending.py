@@ -1,23 +1,49 @@
-"""Which build to ship, out of the results of a run."""
+"""Which build of each model to ship, out of the results of a run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from phoneproof.errors import Fact
 from phoneproof.report import model as report
+from phoneproof.report.reading import model_name
 from phoneproof.verify.verdicts import Reason
 
 ALIKE_SIZE: Final = 0.05
 """Sizes within 5 % are alike: the form of a file then matters less than how right it is."""
 
 
+def recommend_each(
+    build_ids: Iterable[str], results: Sequence[report.Result]
+) -> tuple[report.ModelRecommendation, ...]:
+    """The build of each model to ship: builds of different networks do not compete.
+
+    build_ids: of all builds, made or failed; they name the models, in order.
+    """
+    models = dict.fromkeys(model_name(build_id) for build_id in build_ids)
+    chosen = []
+    for model in models:
+        best = recommend([r for r in results if model_name(r.configuration.build_id) == model])
+        chosen.append(report.ModelRecommendation(best.build_id, best.device, best.reason, model))
+    return tuple(chosen)
+
+
+def the_only(each: Sequence[report.ModelRecommendation]) -> report.Recommendation:
+    """The recommendation where there is one model; else none, with the reason."""
+    if len(each) > 1:
+        models = tuple(one.model for one in each)
+        return report.Recommendation(None, None, Reason.of("several_models", models=models))
+    for one in each:
+        return report.Recommendation(one.build_id, one.device, one.reason)
+    return report.Recommendation(None, None, Reason("nothing_measured"))
+
+
 def recommend(results: Sequence[report.Result]) -> report.Recommendation:
-    """The build to ship: of those that pass every gate the fastest; where speeds are alike the smallest; and
-    where sizes are alike the one closest to the source model.
+    """The build to ship, out of the results of one model: of those that pass every gate the fastest; where
+    speeds are alike the smallest; and where sizes are alike the one closest to the source model.
 
     A build counts only if it passes wherever it was run. One that is neither faster nor smaller than its
-    baseline is not recommended.
+    baseline is not recommended, and one that is shown to be slower only where no other is left.
     """
     if not any(r.latency or r.parity for r in results):
         return report.Recommendation(None, None, Reason("nothing_measured"))
@@ -28,38 +54,47 @@ def recommend(results: Sequence[report.Result]) -> report.Recommendation:
     passing = [r for r in candidates if r.configuration.build_id not in doubtful and _gains(r)]
     if not passing:
         return report.Recommendation(None, None, Reason("none_passes"))
-    fastest = [r for r in passing if _is_among_the_fastest(r, passing)] or passing
-    smallest = min(_size_ratio(r) for r in fastest)
-    small = [r for r in fastest if _size_ratio(r) <= smallest * (1 + ALIKE_SIZE)]
-    best = max(small, key=lambda r: (_worst_db(r), -_size_ratio(r)))
+    best = _best(passing)
     facts: dict[str, Fact] = {
         "size_ratio": best.size.ratio if best.size else None,
-        "speed_ratio": _shown_ratio(best.comparison),
+        "speed_ratio": _known_ratio(best.comparison),
         "drop": best.accuracy.drop if best.accuracy else None,
     }
-    return report.Recommendation(best.configuration.build_id, best.device.id, Reason("best_passing", facts))
+    slower = _is(best, "slower")
+    reason = Reason("best_for_size", facts) if slower else Reason("best_passing", facts)
+    return report.Recommendation(best.configuration.build_id, best.device.id, reason)
+
+
+def _best(passing: Sequence[report.Result]) -> report.Result:
+    not_slower = [r for r in passing if not _is(r, "slower")] or passing
+    fastest = [r for r in not_slower if _is_among_the_fastest(r, not_slower)]
+    smallest = min(_size_ratio(r) for r in fastest)
+    small = [r for r in fastest if _size_ratio(r) <= smallest * (1 + ALIKE_SIZE)]
+    return max(small, key=lambda r: (_worst_db(r), -_size_ratio(r)))
 
 
 def _gains(result: report.Result) -> bool:
-    faster = result.comparison is not None and result.comparison.verdict == "faster"
-    smaller = result.size is not None and result.size.ratio < 0.95
-    return faster or smaller
+    return _is(result, "faster") or (result.size is not None and result.size.ratio < 0.95)
+
+
+def _is(result: report.Result, speed: report.Speed) -> bool:
+    return result.comparison is not None and result.comparison.verdict == speed
 
 
 def _is_among_the_fastest(result: report.Result, among: Sequence[report.Result]) -> bool:
-    """Whether no other candidate is faster beyond the intervals."""
+    """Whether no other candidate is faster beyond the intervals. A speed that is not known may be any up to
+    what is known to be faster than the baseline.
+    """
     own = result.comparison.counted_interval if result.comparison is not None else None
     if own is None:
-        return False
+        return not any(_is(other, "faster") for other in among)
     others = [r.comparison.counted_interval for r in among if r.comparison is not None]
     return all(own[1] >= interval[0] for interval in others if interval is not None)
 
 
-def _shown_ratio(comparison: report.Comparison | None) -> float | None:
-    """Nothing is praised for a speed that a busy machine gave."""
-    if comparison is None or (comparison.ci95 is not None and comparison.counted_interval is None):
-        return None
-    return comparison.ratio
+def _known_ratio(comparison: report.Comparison | None) -> float | None:
+    """Nothing is praised for a speed that the measurement does not tell."""
+    return None if comparison is None or comparison.verdict == "too_noisy" else comparison.ratio
 
 
 def _size_ratio(result: report.Result) -> float:

@@ -12,7 +12,7 @@ from phoneproof.report import model as report
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.measuring import Measurement
-from phoneproof.runs.recommending import recommend
+from phoneproof.runs.recommending import recommend_each, the_only
 from phoneproof.runs.results import (
     diagnosis_of,
     limits_of,
@@ -64,6 +64,7 @@ def assemble(state: RunState) -> report.Report:
             diagnoses.append(diagnosis_of(measured, baseline, limits, reported, failed))
     versions = _versions(state)
     command = state.record.command
+    each = recommend_each((build.wanted.build_id for build in state.builds), results)
     created = datetime.fromtimestamp(state.record.created_ms // 1_000, UTC)
     return report.Report(
         run=report.RunFacts(
@@ -82,7 +83,8 @@ def assemble(state: RunState) -> report.Report:
         builds=tuple(_build(state, build) for build in state.builds),
         results=tuple(results),
         diagnosis=tuple(diagnoses),
-        recommendation=recommend(results),
+        recommendation=the_only(each),
+        recommendations=each,
         not_measured=_not_measured(state, results),
         reproduce=report.Reproduce(command, _hashes(state), versions, state.plan.data.seed),
     )

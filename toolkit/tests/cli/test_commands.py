@@ -37,7 +37,9 @@ def test_a_run_answers_as_json(done: Project, call: Call) -> None:
     assert answer.code == 0, answer
     assert answer.err == ""
     content = answer.json
-    assert list(content) == ["run", "exit_code", "builds", "verdicts", "recommendation", "files"]
+    keys = ["run", "exit_code", "builds", "verdicts", "recommendation", "recommendations", "files"]
+    assert list(content) == keys
+    assert content["recommendations"] == {"tiny": content["recommendation"]}
     assert content["exit_code"] == 0
     assert [build["build_id"] for build in content["builds"]] == [f"tiny/onnx/{name}" for name in BUILDS]
     assert {build["status"] for build in content["builds"]} == {"built"}

@@ -16,6 +16,7 @@ from phoneproof.report.model import (
     Configuration,
     Diagnosis,
     Latency,
+    ModelRecommendation,
     NotMeasured,
     Parity,
     Recommendation,
@@ -214,7 +215,35 @@ def all_pass() -> Report:
         ),
         diagnosis=(chain(INT8, "none", "agrees", "agrees", "agrees"),),
         recommendation=Recommendation(INT8, "host", best),
+        recommendations=(ModelRecommendation(INT8, "host", best, "digits"),),
     )
+
+
+def two_models() -> Report:
+    """Two networks of one run: a small one, and one ten times as slow without a build that passes."""
+    ship = Reason("best_passing", {"size_ratio": 0.259, "speed_ratio": 2.31, "drop": 0.0023})
+    other_float, other = "faces/onnx/onnx-float32", "faces/onnx/onnx-int8"
+    slow = latency(18.7)
+    asks = replace(result(INT8).configuration, build_id=other_float)
+    return report(
+        [
+            build(FLOAT, 1_122_000), build(INT8, 291_000), build(other_float, 9_000_000),
+            build(other, 2_300_000), failed_build("faces/onnx/onnx-int8-dynamic"),
+        ],
+        [
+            baseline(), result(INT8),
+            baseline(configuration=asks, size=Size(9_000_000, 9_000_000, 1.0), latency=slow),
+            result(
+                other, verdict="fail", reason=Reason("load_failed"), size=Size(9_000_000, 2_300_000, 0.256),
+                comparison=Comparison(other_float, 1.0, (0.99, 1.01), "no_difference", 24), latency=slow,
+            ),
+        ],
+        recommendation=Recommendation(None, None, Reason("several_models", {"models": ("digits", "faces")})),
+        recommendations=(
+            ModelRecommendation(INT8, "host", ship, "digits"),
+            ModelRecommendation(None, None, Reason("none_passes"), "faces"),
+        ),
+    )  # fmt: skip
 
 
 def failures() -> Report:
@@ -290,4 +319,4 @@ def one_build() -> Report:
     )
 
 
-STATES = {f.__name__: f for f in (all_pass, failures, nothing_measured, nothing_ran, one_build)}
+STATES = {f.__name__: f for f in (all_pass, two_models, failures, nothing_measured, nothing_ran, one_build)}

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -109,3 +110,20 @@ def test_sizes_are_drawn_where_nothing_ran() -> None:
     assert only.device is None
     assert [panel.title for panel in only.panels] == ["Size"]
     assert len(found(str(only.panels[0].drawing), "bar")) == 2
+
+
+def test_models_have_pictures_of_their_own_each_with_its_own_baseline() -> None:
+    report = reports.two_models()
+    assert [picture.model for picture in pictures(report)] == ["digits", "faces"]
+    assert [picture.model for picture in pictures(reports.all_pass())] == [None]
+    alone = replace(report, builds=report.builds[2:], results=report.results[2:])
+    (own,) = pictures(alone)
+    _, faces = pictures(report)
+    line = 'class="reference"'
+    for panel, other in zip(faces.panels, own.panels, strict=True):
+        found, expected = (str(one.drawing).partition(line)[2][:80] for one in (panel, other))
+        assert found
+        assert found == expected
+    digits, faces_text = (str(picture.panels) for picture in pictures(report))
+    assert "faces/" not in digits
+    assert "digits/" not in faces_text

@@ -92,6 +92,13 @@ def test_the_recommendation_comes_first_with_its_numbers() -> None:
     assert "97.75 %" in words[start:]
 
 
+def test_each_model_has_a_recommendation_of_its_own() -> None:
+    read = page(reports.two_models())
+    start = read.words.index("Recommendation digits Ship digits/onnx/onnx-int8.")
+    assert start < read.words.index("faces No build is recommended. No build passes every gate.")
+    assert read.words.count("Ship ") == 1
+
+
 def test_no_recommendation_is_said_with_its_reason() -> None:
     assert "No build is recommended. No build passes every gate." in page(reports.failures()).words
 

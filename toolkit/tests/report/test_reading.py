@@ -96,7 +96,7 @@ def test_the_recommended_result_is_on_the_named_device_and_passes() -> None:
     failing = reports.result(reports.INT8, verdict="fail", latency=reports.latency(0.1))
     advice = Recommendation(reports.INT8, "host", Reason("best_passing"))
     report = reports.report([], [phone, failing, slow], recommendation=advice)
-    assert reading.recommended(report) == slow
+    assert reading.recommended(report, advice) == slow
 
 
 def test_builds_that_never_ran_are_kept() -> None:

@@ -79,6 +79,11 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
         {"size_ratio": 0.26, "speed_ratio": 2.31, "drop": 0.0023},
         "accuracy drop 0.23 points.",
     ),
+    "best_for_size": (
+        {"size_ratio": 0.26, "speed_ratio": 0.8, "drop": 0.0023},
+        "for its size alone: it is slower than the baseline",
+    ),
+    "several_models": ({"models": ("a", "b")}, "a recommendation of its own: a, b."),
     "none_passes": ({}, "No build passes"),
     "only_baseline": ({}, "Only the float baseline"),
     "nothing_measured": ({}, "Nothing was measured"),

@@ -15,9 +15,10 @@ from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.protocol.events import CaseFinished, Measured, Stamp
 from phoneproof.recipes.table import RecipeOptions, recipe_named
 from phoneproof.report.model import Comparison, Result, Size
+from phoneproof.report.sentences import reason_sentence
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.measuring import Measurement, Timing
-from phoneproof.runs.recommending import recommend
+from phoneproof.runs.recommending import recommend, recommend_each, the_only
 from phoneproof.runs.results import diagnosis_of, result_of
 from phoneproof.runs.wanted import WantedBuild
 from phoneproof.verify.accuracy import AccuracyDrop
@@ -255,7 +256,11 @@ def test_calibration_touches_only_builds_that_were_calibrated() -> None:
     [
         (FLOAT, False, {}),
         (FLOAT, True, {"accuracy": "inconclusive", "latency": "fail"}),
-        (INT8, True, {"accuracy": "inconclusive", "latency": "fail", "speed": "inconclusive", "size": "fail"}),
+        (
+            INT8,
+            True,
+            {"accuracy": "inconclusive", "latency": "fail", "speed": "inconclusive", "size": "fail"},
+        ),
     ],
 )
 def test_limits_are_for_the_builds_that_the_plan_names(
@@ -321,8 +326,9 @@ def test_without_the_source_nothing_can_be_told_apart() -> None:
 
 def candidate(name: str, ratio: float, size: float, verdict: Any = "pass", **changes: Any) -> Result:
     speed = Comparison(
-        reports.FLOAT, ratio, (ratio * 0.95, ratio * 1.05), "faster" if ratio > 1.1 else "slower", 24
-    )
+        reports.FLOAT, ratio, (ratio * 0.95, ratio * 1.05), "faster" if ratio > 1.1 else
+        "slower" if ratio < 0.9 else "no_difference", 24,
+    )  # fmt: skip
     facts = {"comparison": speed, "size": Size(1_000, int(1_000 * size), size), "verdict": verdict}
     return reports.result(name, **(facts | changes))
 
@@ -366,6 +372,58 @@ def test_no_build_is_recommended_for_a_speed_that_a_busy_machine_gave() -> None:
     assert (alone.build_id, alone.reason.facts["speed_ratio"]) == ("m/q/faked", None)  # for its size
     same_size = recommend([candidate("m/q/faked", 9.0, 1.0, comparison=faked)])
     assert same_size.build_id is None
+
+
+def noisy(name: str, size: float) -> Result:
+    wide = Comparison(reports.FLOAT, 0.9, (0.5, 1.6), "too_noisy", 24, Reason("wide_interval"))
+    return candidate(name, 1.0, size, comparison=wide)
+
+
+BUSY = Comparison(
+    reports.FLOAT, 0.8, (0.7, 0.9), "too_noisy", 24, Reason.of("machine_busy", share=0.3, largest=0.02)
+)
+
+
+def test_a_slower_build_does_not_win_over_one_whose_speed_is_not_known() -> None:
+    """Neither by being measured well nor by being smaller."""
+    slower = candidate("m/q/slower", 0.8, 0.2)
+    for unknown in (
+        noisy("m/q/unknown", 0.3),
+        candidate("m/q/unknown", 1.0, 0.3, comparison=BUSY),
+        candidate("m/q/unknown", 1.0, 0.3, comparison=None, latency=None),
+    ):
+        for results in ([slower, unknown], [unknown, slower]):
+            found = recommend(results)
+            assert (found.build_id, found.reason.id) == ("m/q/unknown", "best_passing")
+            assert found.reason.facts["speed_ratio"] is None
+
+
+def test_a_slower_build_is_recommended_for_its_size_alone_and_that_is_said() -> None:
+    found = recommend([candidate("m/q/slower", 0.8, 0.3), candidate("m/q/wrong", 2.0, 0.3, "fail")])
+    assert (found.build_id, found.reason.id) == ("m/q/slower", "best_for_size")
+    assert "for its size alone: it is slower than the baseline" in reason_sentence(found.reason)
+    assert recommend([candidate("m/q/slower", 0.8, 1.0)]).build_id is None
+
+
+def test_where_nothing_is_known_to_be_faster_the_smallest() -> None:
+    busy = candidate("m/q/busy", 1.0, 0.25, comparison=BUSY)
+    assert recommend([candidate("m/q/known", 1.0, 0.9), busy]).build_id == "m/q/busy"
+
+
+def test_models_are_recommended_for_themselves() -> None:
+    results = [
+        candidate("a/onnx/x", 1.5, 0.3),
+        candidate("b/onnx/x", 9.0, 0.1),
+        candidate("b/onnx/y", 9, 0.5),
+    ]
+    each = recommend_each(["a/onnx/x", "b/onnx/x", "b/onnx/y", "c/onnx/x"], results)
+    assert [(one.model, one.build_id) for one in each] == [("a", "a/onnx/x"), ("b", "b/onnx/x"), ("c", None)]
+    assert each[2].reason.id == "nothing_measured"
+    together = the_only(each)
+    assert (together.build_id, together.reason.id) == (None, "several_models")
+    assert together.reason.facts == {"models": ("a", "b", "c")}
+    assert the_only(each[:1]).build_id == "a/onnx/x"
+    assert the_only(()).reason.id == "nothing_measured"
 
 
 def test_a_build_must_pass_wherever_it_ran() -> None:
