@@ -29,6 +29,7 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
     "DATA-OVERLAP": Severity.WARNING,
     "HOST-BUSY": Severity.WARNING,
     "HOST-SATURATES": Severity.WARNING,
+    "OUTPUT-CLASSES": Severity.WARNING,
     "OUTPUT-NONFINITE": Severity.WARNING,
     "TOOL-UNTESTED-VERSION": Severity.WARNING,
     "BUILD-FLOAT-OPERATORS": Severity.INFO,

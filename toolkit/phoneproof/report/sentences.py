@@ -100,6 +100,8 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "in the evaluation set too, so accuracy may look better than it is[; for example {examples}].",
     "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
     "and accuracy were measured with the exact kernels, latency with the usual ones.",
+    "OUTPUT-CLASSES": "The set has {classes:count} classes, and the output {output} has {scores:count} "
+    "scores: labels may not mean the classes that the model means.",
     "OUTPUT-NONFINITE": "The source model itself gives NaN or an infinity: {numbers:count} numbers of the "
     "output {output}.",
     "HOST-BUSY": "Other work held the processors while builds were timed: threads that could have run waited "

@@ -23,6 +23,7 @@ from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.planned import inspect_step, samples_step
+from phoneproof.runs.scoring import ScoredOutput, check_labels, class_findings, scored_output
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.wanted import model_key
 from phoneproof.workers.environments import environment_of
@@ -53,7 +54,7 @@ class AuditedModel:
     """A source model with its sets.
 
     judged_on: the evaluation set; None where the plan names none, which is enough to build.
-    calibration: None where no build of the plan uses it.
+    calibration: None where no build of the plan uses it. scored: what built-in metrics score; None without.
     """
 
     section: ModelSection
@@ -61,6 +62,7 @@ class AuditedModel:
     facts: SourceFacts
     judged_on: StoredSamples | None
     calibration: StoredSamples | None
+    scored: ScoredOutput | None
 
     @property
     def evaluation(self) -> StoredSamples:
@@ -89,13 +91,19 @@ class Audit:
 
 
 def audit(context: RunContext, plan: Plan) -> Audit:
-    """Inspect every model and store its sets. DataError if a severe finding is not waived."""
+    """Inspect every model and store its sets.
+
+    PlanError where a metric does not fit a model; DataError if labels do not, or if a severe finding is not
+    waived.
+    """
     models: dict[str, AuditedModel] = {}
     findings: list[Finding] = []
     for section in plan.models:
         model = _audit_model(context, plan, section)
         models[model_key(section)] = model
         findings += [f for s in (model.judged_on, model.calibration) if s is not None for f in s.findings]
+        if model.judged_on is not None:
+            findings += class_findings(model_key(section), model.scored, model.judged_on.open().stored)
     waived = waive(_once(findings), plan.gates.waive)
     for finding in waived:
         context.observer.found(finding)
@@ -155,17 +163,19 @@ def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> Audi
         return found, "made"
 
     facts = from_dict(SourceFacts, dict(context.step(step, inspection, inspect)))
+    scored = scored_output(plan, facts.outputs)
     evaluation = None
     if plan.declared_set("evaluation") is not None:
         step = samples_step("evaluation", key)
         evaluation = store_samples(context, plan, "evaluation", facts.inputs, step)
+        check_labels(plan, scored, evaluation.open().stored)
     static = any(b.recipe.needs_calibration and b.model == section for b in plan.planned_builds())
     calibration = None
     if static:
         step = samples_step("calibration", key)
         other = None if evaluation is None else evaluation.path
         calibration = store_samples(context, plan, "calibration", facts.inputs, step, other)
-    return AuditedModel(section, path, facts, evaluation, calibration)
+    return AuditedModel(section, path, facts, evaluation, calibration, scored)
 
 
 def store_samples(

@@ -23,6 +23,7 @@ from phoneproof.runs.building import build_key, calibration_key
 from phoneproof.runs.folder import read_journal
 from phoneproof.runs.planned import build_step, folder_name, inspect_step, job_step, samples_step
 from phoneproof.runs.run import RunOptions, check
+from phoneproof.runs.scoring import scored_output
 from phoneproof.runs.wanted import WantedBuild, model_key, wanted_builds
 from phoneproof.workers.environments import environment_of
 
@@ -56,11 +57,15 @@ class _Foresight:
         return state
 
     def facts(self, section: ModelSection) -> SourceFacts | None:
-        """What an inspection found that is likely to find the same now."""
+        """What an inspection found that is likely to find the same now. PlanError as `scored_output`."""
         key = inspection_key(self.plan, section)
         found = stored_facts(self.store, key)
         self.say(inspect_step(model_key(section)), key, found is not None)
-        return None if found is None else from_dict(SourceFacts, found)
+        if found is None:
+            return None
+        facts = from_dict(SourceFacts, found)
+        scored_output(self.plan, facts.outputs)
+        return facts
 
     def samples(
         self, role: Role, section: ModelSection, facts: SourceFacts | None, evaluation: str | None

@@ -14,6 +14,7 @@ from phoneproof.protocol.attempts import CaseEnd, Outcome
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.events import Measured, RoundFinished
 from phoneproof.runs.building import FinishedBuild
+from phoneproof.runs.scoring import BUILT_IN
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.verifying import DeviceRun
 from phoneproof.verify.accuracy import AccuracyDrop, correctness_drop, score_drop, top_k_correct
@@ -29,8 +30,6 @@ from phoneproof.verify.outputs import (
 from phoneproof.verify.parity import LabelParity, OutputParity
 from phoneproof.verify.verdicts import Reason
 from phoneproof.verify.waiting import waiting_share
-
-BUILT_IN = {"top1": 1, "top5": 5}
 
 
 @dataclass(frozen=True)

@@ -82,16 +82,9 @@ def test_a_set_of_nothing_but_unreadable_images_is_refused(lean: Project, call: 
     one_error(call("build", "--out", "run"), 2, "No sample of the set can be read")
 
 
-def test_labels_that_do_not_fit_the_output_leave_the_accuracy_open(lean: Project, call: Call) -> None:
+def test_more_classes_than_the_output_has_are_refused(lean: Project, call: Call) -> None:
     shutil.copytree(lean.folder / "evaluation" / "dark", lean.folder / "evaluation" / "zebra")
-    text = lean.plan_path.read_text() + "\n[gates]\naccuracy_drop_max = 0.1\n"
-    lean.plan_path.write_text(text)
-    answer = call("run", "--out", "run")
-    assert answer.code == 4, answer
-    report = report_of(lean.folder / "run")
-    assert {result["verdict"] for result in report["results"] if not result["baseline"]} == {"inconclusive"}
-    assert [result["accuracy"] for result in report["results"]] == [None, None]
-    assert "labels from 0 to 2" in str(report["not_measured"])
+    one_error(call("run", "--out", "run"), 2, "data.evaluation", "labels go from 0 to 2", "classes 0 to 1")
 
 
 def test_outputs_that_are_no_numbers_are_told(lean: Project, call: Call) -> None:

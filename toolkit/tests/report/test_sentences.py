@@ -102,6 +102,10 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
         "up to 31.00 % of the time. Speeds of m/onnx-int8",
     ),
     "HOST-SATURATES": ({}, "saturation"),
+    "OUTPUT-CLASSES": (
+        {"output": "scores", "scores": 1001, "classes": 1000},
+        "has 1,000 classes, and the output scores has 1,001 scores",
+    ),
     "OUTPUT-NONFINITE": ({"output": "scores", "numbers": 7}, "7 numbers of the output scores"),
     "TOOL-UNTESTED-VERSION": (
         {"package": "onnx", "version": "9.9", "tested": "1.19.0"},

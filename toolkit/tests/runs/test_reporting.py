@@ -368,22 +368,6 @@ def test_a_metric_that_fails_does_not_stop_the_run(play: Play, metric: str, text
     }
 
 
-@pytest.mark.parametrize(
-    ("task", "text"),
-    [
-        ('metrics = ["top5"]', "top 5 of 2 classes"),
-        ('metrics = ["top1"]\noutput = "boxes"', "no such output"),
-    ],
-)
-def test_a_metric_that_the_outputs_do_not_fit_does_not_stop_the_run(play: Play, task: str, text: str) -> None:
-    ended = play(Scene(), ('metrics = ["top1"]', task))
-    assert ended.exit_code == ExitCode.INCONCLUSIVE
-    reason = ended.result(INT8).reason
-    assert reason.facts["why"] == "metric_failed"
-    assert text in str(reason.facts["error"])
-    assert "'head_out'" in str(reason.facts["error"])
-
-
 def test_the_same_run_gives_the_same_report(play: Play) -> None:
     one, other = play(Scene()), play(Scene())
     assert replace(one.report, run=other.report.run, reproduce=other.report.reproduce) == replace(
