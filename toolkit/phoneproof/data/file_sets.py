@@ -47,7 +47,7 @@ def open_image_folder(spec: ImageFolder) -> FileSet:
         what = "It is not a folder." if root.exists() else "The folder does not exist."
         raise DataError(what, where=spec.path, next_step="Give the folder of the images.")
     files, ignored = _image_files(root)
-    folders = sorted(path.name for path in root.iterdir() if not _hidden(path.name) and path.is_dir())
+    folders = sorted(path.name for path in root.iterdir() if not _hidden(path.name) and _is_folder(path))
     used = {parts[0] for parts in files if len(parts) > 1}
     loose = [parts[0] for parts in files if len(parts) == 1]
     if not files:
@@ -75,6 +75,11 @@ def open_image_folder(spec: ImageFolder) -> FileSet:
     return FileSet(entries, tuple(root.joinpath(*p) for p in files), shown_names, ignored)
 
 
+def _is_folder(path: Path) -> bool:
+    """False, not an error, for a link that leads to where nobody may look or that no file can be called."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on those before Python 3.14
+
+
 def _hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
@@ -92,7 +97,7 @@ def _image_files(root: Path) -> tuple[list[tuple[str, ...]], int]:
         for path in sorted(folder.iterdir()):
             if _hidden(path.name):
                 continue
-            if path.is_dir():
+            if _is_folder(path):
                 walk(path, (*parts, path.name), parents | {real})
             elif path.suffix.lower() in IMAGE_SUFFIXES:
                 files.append((*parts, path.name))
@@ -111,20 +116,19 @@ def open_csv(spec: CsvManifest) -> FileSet:
     """The images that the rows of `spec.path` name, in order of the rows.
 
     Cells are text and nothing else: one that begins with `=` is a file name like any other.
-    Raises DataError, with the line, for a missing file, column or path, a wrong encoding, an unknown label.
+    A row whose file does not exist is a broken sample, unless all are so: then the paths mean another folder.
+    Raises DataError, with the line, for a missing column or path, a wrong encoding, an unknown label.
     """
     manifest = Path(spec.path)
     rows = _rows(_decoded(manifest, spec), spec)
-    paths = []
-    for line, path, _ in rows:
-        full = manifest.parent / path
-        if "\0" in path or not full.exists():
-            raise DataError(
-                f"The file {path!r} does not exist.",
-                where=f"{spec.path}: line {line}",
-                next_step="Paths are relative to the folder of the CSV file.",
-            )
-        paths.append(full)
+    paths = [manifest.parent / path for _, path, _ in rows]
+    if not any(map(os.path.exists, paths)):  # unlike Path.exists it raises nothing, whatever the name
+        line, path, _ = rows[0]
+        raise DataError(
+            f"None of the files exists. The first is {path!r}.",
+            where=f"{spec.path}: line {line}",
+            next_step="Paths are relative to the folder of the CSV file.",
+        )
     if spec.label_column is None:
         return FileSet(tuple(Entry(path) for _, path, _ in rows), tuple(paths), None)
     labels, names = index_labels([label for *_, label in rows], spec.classes, spec.path)

@@ -84,12 +84,20 @@ def fingerprint(
         return None
     paths = getattr(opened, "paths", None)
     files = [Path(spec.path)] if paths is None else [paths[i] for i in indices]
-    stats = [(str(f), s.st_size, s.st_mtime_ns) for f in files for s in [f.stat()]]
-    declared = {"set": set_to_dict(spec), "indices": list(indices), "files": stats}
+    declared = {"set": set_to_dict(spec), "indices": list(indices), "files": [_mark(f) for f in files]}
     rest = store_digest(
         [opened.entries[i] for i in indices], [None] * len(indices), opened.class_names, target
     )
     return hashlib.sha256(canonical_json([declared, rest])).hexdigest()
+
+
+def _mark(file: Path) -> tuple[str, int | None, int | None]:
+    """Path, size and time of a file; of one that is not there, a broken sample, the path alone."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):  # ValueError: a name with a NUL, as the row of a CSV file can hold it
+        return str(file), None, None
+    return str(file), status.st_size, status.st_mtime_ns
 
 
 def probable_digest(mark: str, root: Path) -> str | None:

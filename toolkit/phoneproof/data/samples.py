@@ -75,7 +75,8 @@ def opened_file(path: Path) -> BufferedReader:
     """`path` open for reading. BrokenSampleError if it is not a regular file that can be read."""
     try:
         if not path.is_file():  # also keeps a named pipe from blocking for ever
-            raise BrokenSampleError("It is not a regular file.")
+            what = "It is not a regular file." if path.exists() else "The file does not exist."
+            raise BrokenSampleError(what)
         return path.open("rb")
     except OSError as error:
         raise unreadable(error) from error

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,14 @@ Progress = Callable[[str, int, int], None]
 class _Sample:
     arrays: Mapping[str, Array]
     digest: str
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """A sample that is left out. digest: None where nothing of it could be read."""
+
+    reason: str
+    digest: str | None
 
 
 def materialize(
@@ -146,7 +154,8 @@ class _Writing:
         prepared = ordered_map(self._prepare, contents, self.target.threads)
         for position, sample in enumerate(prepared):
             index = self.indices[position]
-            if isinstance(sample, SkippedSample):
+            self._check_unchanged(sample, position)
+            if isinstance(sample, _Broken):
                 self.skipped.append(SkippedSample(self.opened.entries[index].id, sample.reason))
             else:
                 self._keep(sample, position, temporary)
@@ -159,33 +168,30 @@ class _Writing:
                 next_step="Look at that file; then see that kind and path of the set are right.",
             )
 
-    def _prepare(self, content: Content) -> _Sample | SkippedSample:
+    def _prepare(self, content: Content) -> _Sample | _Broken:
+        digest = None
         try:
             if isinstance(content, Path):
-                return self._from_file(content)
-            arrays = _arrays(content, self.target)
-            return _Sample(arrays, content_digest(content))
+                # Hashed and decoded through one open file, so both are of the same content.
+                with opened_file(content) as file:
+                    digest = _file_digest(file)
+                    with open_image(file) as image:
+                        return _Sample(_arrays(image, self.target), digest)
+            digest = content_digest(content)
+            return _Sample(_arrays(content, self.target), digest)
         except BrokenSampleError as error:
-            return SkippedSample("", error.what.removesuffix("."))
+            return _Broken(error.what.removesuffix("."), digest)
 
-    def _from_file(self, path: Path) -> _Sample:
-        """Hashed and decoded through one open file, so both are of the same content."""
-        with opened_file(path) as file:
-            try:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                file.seek(0)
-            except OSError as error:
-                raise unreadable(error) from error
-            with open_image(file) as image:
-                return _Sample(_arrays(image, self.target), digest)
-
-    def _keep(self, sample: _Sample, position: int, temporary: Path) -> None:
-        index = self.indices[position]
+    def _check_unchanged(self, sample: _Sample | _Broken, position: int) -> None:
+        """The set's digest is over what was there before: what is there now must be that, broken or not."""
         if sample.digest != self.digests[position]:
             step = "Leave the set alone while it is read, and start again."
             raise DataError(
                 "The sample changed while it was read.", where=self._place(position), next_step=step
             )
+
+    def _keep(self, sample: _Sample, position: int, temporary: Path) -> None:
+        index = self.indices[position]
         if not self.writers:
             self._start(sample.arrays, temporary)
         hashed = hashlib.sha256()
@@ -262,6 +268,15 @@ class _Writing:
             file.flush()
             os.fsync(file.fileno())
         sync_folder(temporary)
+
+
+def _file_digest(file: BinaryIO) -> str:
+    try:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        file.seek(0)
+    except OSError as error:
+        raise unreadable(error) from error
+    return digest
 
 
 def _arrays(content: Image.Image | Mapping[str, Array], target: Materialization) -> dict[str, Array]:

@@ -1,6 +1,7 @@
 """The data worker as it is really started: a process, a request file, a folder out."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,33 @@ def test_a_set_is_stored_checked_and_reported(tmp_path: Path) -> None:
     again = started(path)
     assert again.returncode == 0
     assert read(tmp_path / "result.json")["hit"] is True
+
+
+def test_files_that_are_not_there_are_left_out_and_reported(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set", {"a": 20})
+    long_name = "n" * 300
+    (folder / ("t" * 200)).symlink_to(long_name)
+    for name, to in {"dangling": "nowhere.png", "loop": "loop.png", "long": long_name}.items():
+        (folder / "a" / f"{name}.png").symlink_to(to)
+    (folder / "a" / "folder.png").mkdir()
+    os.mkfifo(folder / "a" / "pipe.png")
+    assert started(request(tmp_path, {"kind": "image_folder", "path": str(folder)})).returncode == 0
+    result = read(tmp_path / "result.json")
+    finding = next(f for f in result["findings"] if f["id"] == "DATA-BROKEN-FILE")
+    assert (result["count"], finding["facts"]["broken"], finding["facts"]["total"]) == (20, 4, 24)
+    assert finding["facts"]["examples"][0] == "a/dangling.png: The file does not exist"
+
+
+def test_rows_of_files_that_are_not_there_are_left_out_and_reported(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "set", {"a": 12})
+    names = [f"a/{k:03d}.png" for k in range(12)] + ["none.png", "a", f"{'n' * 300}.png", "\0.png"]
+    (folder / "set.csv").write_text("path,label\n" + "".join(f"{name},1\n" for name in names))
+    declared = {"kind": "csv", "path": str(folder / "set.csv")}
+    assert started(request(tmp_path, declared)).returncode == 0
+    result = read(tmp_path / "result.json")
+    finding = next(f for f in result["findings"] if f["id"] == "DATA-BROKEN-FILE")
+    assert (result["count"], finding["facts"]["broken"]) == (12, 4)
+    assert "none.png: The file does not exist" in finding["facts"]["examples"]
 
 
 def test_overlap_with_the_evaluation_set(tmp_path: Path) -> None:

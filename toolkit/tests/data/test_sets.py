@@ -198,8 +198,7 @@ class TestCsv:
             ("", "no column", "line 1", ""),
             ("path,label\na.png\n", "1 cells", "line 2", ""),
             ("path,label\na.png,x\n,x\n", "no path", "line 3", ""),
-            ("path,label\na.png,x\nnone.png,x\n", "'none.png' does not exist", "line 3", "relative"),
-            ("path,label\na.png,x\n\0.png,x\n", "does not exist|no CSV", "line 3", ""),
+            ("path,label\nnone.png,x\nno.png,x\n", "None of the files .*'none.png'", "line 2", "relative"),
             ('path,label\n"a.png"x,x\n', "no CSV", "line 2", ""),
         ],
     )

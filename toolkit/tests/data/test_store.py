@@ -366,6 +366,18 @@ except StorageError as error:
             materialize(opened, range(2), target(tmp_path, stretch(4, 4)), change)
         assert leftovers(tmp_path) == []
 
+    def test_a_file_that_vanishes_between_its_digest_and_its_pixels(self, tmp_path: Path) -> None:
+        folder = image_folder(tmp_path / "set", {"a": 2})
+        opened = open_set(ImageFolder("image_folder", str(folder)), ["image"])
+
+        def remove(stage: str, done: int, total: int) -> None:
+            if stage == "hash" and done == total:
+                (folder / "a" / "001.png").unlink()
+
+        with pytest.raises(DataError, match="changed while it was read"):
+            materialize(opened, range(2), target(tmp_path, stretch(4, 4)), remove)
+        assert leftovers(tmp_path) == []
+
 
 def open_set_of(folder: Path, values: np.ndarray) -> Any:
     np.save(folder / "values.npy", values)
