@@ -1,11 +1,14 @@
 """phoneproof compare."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from phoneproof.cli.options import debug_option, ends_well, json_option
+
+if TYPE_CHECKING:
+    from phoneproof.report.compare import Change
 
 
 @click.command(short_help="Compare two runs; exit 1 on a regression.")
@@ -35,12 +38,18 @@ def command(old: Path, new: Path, as_json: bool) -> int:
         click.echo(json_text({**content, "regressions": regressions}))
         return 1 if compared.regressions else 0
     for change in compared.changes:
-        where = f"{change.configuration.build_id} on {change.device}"
+        where = _where(change)
         click.echo(printable(f"{change.direction:8} {change.id:14} {where}: {facts_text(change.facts)}"))
     for change in compared.not_compared:
-        where = f"{change.configuration.build_id} on {change.device}"
+        where = _where(change)
         click.echo(printable(f"unknown  {change.id:14} {where}: {facts_text(change.facts)}"))
     count = len(compared.regressions)
     pairs, regressions = counted(compared.pairs, "result"), counted(count, "regression")
     click.echo(f"{pairs} compared, {regressions}, {len(compared.improvements)} better.")
     return 1 if count else 0
+
+
+def _where(change: "Change") -> str:
+    from phoneproof.report.reading import placement_text
+
+    return f"{change.configuration.build_id} on {change.device}, {placement_text(change.configuration)}"

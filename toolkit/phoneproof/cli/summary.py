@@ -81,17 +81,18 @@ def run_json(finished: FinishedRun) -> dict[str, Any]:
 
 def _key(result: Result) -> str:
     configuration = result.configuration
-    return f"{configuration.build_id} @ {result.device.id} {configuration.accelerator_requested}"
+    return f"{configuration.build_id} @ {result.device.id}, {reading.placement_text(configuration)}"
 
 
 def _table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("build", "verdict", "size", "median", "speed", "accuracy drop", "parity", "why"):
         table.add_column(column, overflow="fold")
+    several = reading.ambiguous(report)
     for result in report.results:
         style = _STYLE[result.verdict]
         table.add_row(
-            escape(result.configuration.build_id),
+            escape(_name(result, several)),
             f"[{style}]{result.verdict}[/{style}]",
             _size(report, result),
             units.milliseconds(result.latency.median_ms) if result.latency else "-",
@@ -107,6 +108,16 @@ def _table(report: Report) -> Table:
                 escape(build.build_id), "[bold red]not built[/bold red]", "-", "-", "-", "-", "-", what
             )
     return table
+
+
+def _name(result: Result, several: frozenset[reading.ResultKey]) -> str:
+    """The build, and how it ran where that is not the only way on its device."""
+    build_id = result.configuration.build_id
+    return (
+        f"{build_id}, {reading.placement_text(result.configuration)}"
+        if reading.key(result) in several
+        else build_id
+    )
 
 
 def _why(result: Result) -> str:

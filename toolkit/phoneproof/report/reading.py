@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from phoneproof.findings import Finding, Severity
+from phoneproof.report import units
 from phoneproof.report.model import (
     CaseResult,
     Configuration,
@@ -69,8 +70,13 @@ def configuration_text(result: Result) -> str:
     """How it ran: `onnxruntime, cpu, 1 thread`; what was asked for is named where it differs."""
     asked, actual = result.configuration.accelerator_requested, result.accelerator_actual
     where = asked if actual == asked else f"{actual or 'unknown'} (asked: {asked})"
-    threads = result.configuration.threads
-    return f"{result.configuration.runtime}, {where}, {threads} thread{'' if threads == 1 else 's'}"
+    return f"{result.configuration.runtime}, {where}, {units.counted(result.configuration.threads, 'thread')}"
+
+
+def placement_text(configuration: Configuration) -> str:
+    """How it was asked to run, where the build is named beside it: `cpu, 4 threads`."""
+    allowed = ", fallback allowed" if configuration.allow_fallback else ""
+    return f"{configuration.accelerator_requested}, {units.counted(configuration.threads, 'thread')}{allowed}"
 
 
 def ambiguous(report: Report) -> frozenset[ResultKey]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from phoneproof.cli.summary import show_run
+from phoneproof.cli.summary import run_json, show_run
 from phoneproof.report.model import Report
 from phoneproof.runs.run import FinishedRun
 from tests.report import reports
@@ -54,3 +54,33 @@ def test_a_parity_that_accuracy_rescues_is_explained() -> None:
     row = row_of(replace(report, results=(report.results[0], rescued)), reports.INT8)
     assert "Output logits is only 17.0 dB" in row
     assert row_of(report, reports.INT8).rstrip().endswith("dB (worst slice)")
+
+
+def test_results_of_one_build_are_told_apart_by_how_they_ran() -> None:
+    report = reports.all_pass()
+    _, int8, _ = report.results
+    ways = tuple(
+        replace(int8.configuration, threads=threads, accelerator_requested=asked, allow_fallback=allowed)
+        for threads, asked, allowed in (
+            (1, "cpu", False),
+            (4, "cpu", False),
+            (4, "nnapi", False),
+            (4, "nnapi", True),
+        )
+    )
+    results = tuple(replace(int8, configuration=way) for way in ways)
+    many = replace(report, results=(report.results[0], *results))
+    verdicts = run_json(FinishedRun(Path("run"), (), many, ()))["verdicts"]
+    assert len(verdicts) == len(many.results)
+    assert f"{reports.INT8} @ host, cpu, 4 threads" in verdicts
+    rows = [line for line in shown(many) if line.startswith(reports.INT8)]
+    assert [row.partition("  ")[0] for row in rows] == [
+        f"{reports.INT8}, {way}"
+        for way in (
+            "cpu, 1 thread",
+            "cpu, 4 threads",
+            "nnapi, 4 threads",
+            "nnapi, 4 threads, fallback allowed",
+        )
+    ]
+    assert row_of(many, reports.FLOAT)
