@@ -21,6 +21,7 @@ class Severity(StrEnum):
 
 
 FINDING_IDS: Final[Mapping[str, Severity]] = {
+    "ACCURACY-AT-CHANCE": Severity.WARNING,
     "DATA-BROKEN-FILE": Severity.WARNING,
     "DATA-CALIBRATION-FEW": Severity.WARNING,
     "DATA-CALIBRATION-TOO-FEW": Severity.SEVERE,

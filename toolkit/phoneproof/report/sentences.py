@@ -86,6 +86,9 @@ WHY_SENTENCES: Final[Mapping[str, str]] = {
 }
 
 FINDING_SENTENCES: Final[Mapping[str, str]] = {
+    "ACCURACY-AT-CHANCE": "The source model itself is not shown to be better than chance: {metric} is "
+    "{accuracy:percent} on {samples:count} samples, guessing among {classes:count} classes gives "
+    "{chance:percent}. The labels may not fit the model's classes.",
     "DATA-BROKEN-FILE": "{broken:count} of {total:count} files could not be read and were left out[; "
     "for example {examples}].",
     "DATA-CALIBRATION-FEW": "{samples:count} calibration samples are few: the ranges may be too "

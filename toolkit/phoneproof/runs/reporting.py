@@ -19,7 +19,9 @@ from phoneproof.runs.results import (
     reported_device,
     result_of,
 )
+from phoneproof.runs.scoring import BUILT_IN
 from phoneproof.runs.verifying import DeviceRun, Reference
+from phoneproof.verify.accuracy import is_shown_above
 from phoneproof.verify.parity import OutputParity
 from phoneproof.verify.verdicts import Reason
 from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
@@ -96,6 +98,7 @@ def _findings(state: RunState) -> tuple[Finding, ...]:
         if device.run.description.environment.get("int8_saturates"):
             found.append(Finding.of("HOST-SATURATES", device.run.description.device_id))
         found += [f for measured in device.measurements for f in _of_the_reference(measured)]
+        found += [f for key in state.audit.models for f in _at_chance(state.audit, key, device)]
         found += _busy(device)
     kept = list(state.audit.findings)
     for finding in waive(found, state.plan.gates.waive):
@@ -116,6 +119,27 @@ def _of_the_reference(measured: Measurement) -> list[Finding]:
         for output, parity in measured.parity
         if isinstance(parity, OutputParity) and parity.reference_nonfinite
     ]
+
+
+def _at_chance(audit: Audit, model: str, device: MeasuredDevice) -> Iterator[Finding]:
+    """ACCURACY-AT-CHANCE where the reference is not shown to be better than guessing: by the strictest
+    built-in metric, on the most samples that a build was scored on.
+    """
+    scored = audit.models[model].scored
+    drops = [
+        (k, metric, drop)
+        for measured in device.measurements
+        if measured.build.wanted.model == model
+        for metric, drop in measured.accuracy.items()
+        if (k := BUILT_IN.get(metric)) is not None
+    ]
+    if scored is None or not drops:
+        return
+    k, metric, drop = min(drops, key=lambda one: (one[0], -one[2].n))
+    chance = k / scored.classes
+    if not is_shown_above(round(drop.reference * drop.n), drop.n, chance):
+        facts: dict[str, Fact] = {"accuracy": drop.reference, "samples": drop.n, "chance": chance}
+        yield Finding.of("ACCURACY-AT-CHANCE", model, metric=metric, **facts, classes=scored.classes)
 
 
 def _busy(device: MeasuredDevice) -> tuple[Finding, ...]:

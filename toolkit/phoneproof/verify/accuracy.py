@@ -77,6 +77,16 @@ def top1_agreement(reference: Scores, candidate: Scores) -> float:
     return float(np.mean((reference.argmax(axis=1) == candidate.argmax(axis=1)) & known))
 
 
+def is_shown_above(correct: int, n: int, chance: float) -> bool:
+    """Whether `correct` of n samples are more than guessing gives, each right with the probability `chance`.
+
+    One-sided exact binomial test at 5 %. ValueError for n < 1, or numbers out of range.
+    """
+    from scipy.stats import binomtest
+
+    return bool(binomtest(correct, n, chance, alternative="greater").pvalue <= 1 - CONFIDENCE)
+
+
 def correctness_drop(reference: Booleans, build: Booleans) -> AccuracyDrop:
     """Drop of a proportion from which samples were right; (n,) each. The interval is Tango's.
 

@@ -91,6 +91,10 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
 
 COUNTED = {"samples": 3, "total": 200, "fraction": 0.015, "examples": ("a.png", "b.png")}
 FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "ACCURACY-AT-CHANCE": (
+        {"metric": "top1", "accuracy": 0.015, "samples": 200, "chance": 0.01, "classes": 100},
+        "top1 is 1.50 % on 200 samples, guessing among 100 classes gives 1.00 %",
+    ),
     "DATA-BROKEN-FILE": ({"broken": 2, "total": 90, "examples": ("x.png: torn",)}, "2 of 90 files"),
     "DATA-CALIBRATION-FEW": ({"samples": 40, "advised": 100}, "100 are advised"),
     "DATA-CALIBRATION-TOO-FEW": ({"samples": 4, "least": 10}, "at least 10 are needed"),

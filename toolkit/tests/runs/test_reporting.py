@@ -368,6 +368,20 @@ def test_a_metric_that_fails_does_not_stop_the_run(play: Play, metric: str, text
     }
 
 
+@pytest.mark.parametrize(("classes", "accuracy"), [(("dark", "light"), None), (("light", "dark"), 0.0)])
+def test_a_source_model_that_is_no_better_than_chance_is_a_finding(
+    play: Play, classes: tuple[str, ...], accuracy: float | None
+) -> None:
+    ended = play(Scene(), ("may_leave = true", f"may_leave = true\nclasses = {list(classes)}"))
+    found = [one for one in ended.report.findings if one.id == "ACCURACY-AT-CHANCE"]
+    if accuracy is None:
+        assert found == []
+        return
+    facts = {"metric": "top1", "accuracy": accuracy, "samples": 20, "chance": 0.5, "classes": 2}
+    assert [(one.subject, one.facts) for one in found] == [("tiny/onnx", facts)]
+    assert "ACCURACY-AT-CHANCE" in ended.result(INT8).findings
+
+
 def test_the_same_run_gives_the_same_report(play: Play) -> None:
     one, other = play(Scene()), play(Scene())
     assert replace(one.report, run=other.report.run, reproduce=other.report.reproduce) == replace(

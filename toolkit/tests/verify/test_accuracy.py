@@ -11,6 +11,7 @@ from scipy.stats import ttest_rel
 from phoneproof.verify.accuracy import (
     AccuracyDrop,
     correctness_drop,
+    is_shown_above,
     number_drop,
     score_drop,
     set_metric_drop,
@@ -73,6 +74,21 @@ def test_no_changed_answer_passes_a_one_point_gate_only_with_enough_samples() ->
         interval = interval_of(correctness_drop(same, same))
         verdicts[n] = judge_interval(interval.lo, interval.hi, 0.01, "at_most").verdict
     assert verdicts == {32: "inconclusive", 200: "inconclusive", 500: "pass", 2000: "pass"}
+
+
+@pytest.mark.parametrize(
+    ("correct", "n", "chance", "shown"),
+    [
+        (14, 20, 0.5, False),  # one-sided p: 0.0577
+        (15, 20, 0.5, True),  # 0.0207
+        (0, 20, 0.5, False),
+        (1, 200, 0.001, False),  # 0.181
+        (2, 200, 0.001, True),  # 0.0175
+        (3, 3, 0.5, False),  # 0.125: three samples show nothing about two classes
+    ],
+)
+def test_what_is_shown_to_be_better_than_chance(correct: int, n: int, chance: float, shown: bool) -> None:
+    assert is_shown_above(correct, n, chance) is shown
 
 
 def test_a_real_valued_score_gives_the_paired_t_interval_of_scipy() -> None:
