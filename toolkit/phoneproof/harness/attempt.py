@@ -54,7 +54,6 @@ def measured(loaded: Loaded) -> Measured:
     """What a loaded configuration tells at this moment."""
     return Measured(
         load_ms=loaded.load_ms,
-        peak_memory_bytes=loaded.memory.read(),
         accelerator_actual=loaded.session.accelerator_actual,
         operators=loaded.session.operators,
     )

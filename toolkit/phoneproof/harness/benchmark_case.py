@@ -68,12 +68,9 @@ def _in_process(
     if baseline is not None and case.baseline_samples is not None:
         a = _Side(attempt, case, baseline, case.baseline_samples, rests)
     _run_rounds(attempt, case, b, a)
-    told = measured(candidate)
     return Done(
         replace(
-            told,
-            # With the baseline in the same process nobody can say whose memory it is.
-            peak_memory_bytes=told.peak_memory_bytes if a is None else None,
+            measured(candidate),
             first_ms=b.first_ms,
             baseline_first_ms=a.first_ms if a else None,
             clock_resolution_ns=clock_resolution_ns(),

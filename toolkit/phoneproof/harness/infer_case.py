@@ -1,13 +1,17 @@
 """An infer case: a range of samples, one at a time, outputs kept in the order they come."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from phoneproof.errors import StorageError
 from phoneproof.harness.attempt import CurrentAttempt, Done, case_error, measured
 from phoneproof.harness.configurations import Loaded
 from phoneproof.harness.event_log import UNSTAMPED
+from phoneproof.harness.machine import resident_bytes
+from phoneproof.harness.memory import peak_memory_bytes
 from phoneproof.harness.own_files import leave_for_storage
-from phoneproof.protocol.events import OUTPUTS_FOLDER, CaseError, SampleFailed, SampleStarted
+from phoneproof.protocol.events import OUTPUTS_FOLDER, CaseError, Measured, SampleFailed, SampleStarted
 from phoneproof.protocol.job import InferCase
 from phoneproof.protocol.outputs import OutputWriter, Tensors, apply_keep, missing_samples
 
@@ -19,18 +23,38 @@ def infer(attempt: CurrentAttempt, case: InferCase, next_sample: int, bad: froze
     """
     loaded = attempt.one_at_a_time.get(attempt.job.configuration(case.configuration))
     if case.keep.kind == "none":
-        _run(attempt, case, next_sample, bad, loaded, None)
-        return Done(measured(loaded))
+        began = _run(attempt, case, next_sample, bad, loaded, None)
+        return Done(_with_memory(attempt, case, loaded, began))
     path = attempt.folder / OUTPUTS_FOLDER / f"{case.case_id}.bin"
     try:
         path.parent.mkdir(exist_ok=True)
         next_sample = _resume_at(path, case, next_sample, bad)
         with OutputWriter(path, next_sample) as writer:
-            _run(attempt, case, next_sample, bad, loaded, writer)
-            return Done(measured(loaded), writer.close())
+            began = _run(attempt, case, next_sample, bad, loaded, writer)
+            output = writer.close()
     except (StorageError, OSError) as error:
         # Nothing of a runtime comes here: _run keeps what a runtime raises.
         leave_for_storage(error)
+    return Done(_with_memory(attempt, case, loaded, began), output)
+
+
+def _with_memory(attempt: CurrentAttempt, case: InferCase, loaded: Loaded, began: float) -> Measured:
+    """With the peak memory of the first sample, measured apart while this process keeps its own.
+
+    It must not end a case that ran: it has half of a sample's time, counted from when the last sample began,
+    and is left out where both processes may not fit into the job's limit.
+    """
+    told = measured(loaded)
+    limits, own, above = attempt.job.limits, resident_bytes(), loaded.memory.read()
+    if limits.memory_bytes is not None and (
+        own is None or above is None or 2 * own + above > limits.memory_bytes
+    ):
+        return told
+    time_left_s = limits.sample_timeout_ms / 2_000 - (time.monotonic() - began)
+    if time_left_s <= 0:
+        return told
+    peak = peak_memory_bytes(attempt, case, time_left_s)
+    return replace(told, peak_memory_bytes=peak)
 
 
 def _run(
@@ -40,13 +64,15 @@ def _run(
     bad: frozenset[int],
     loaded: Loaded,
     writer: OutputWriter | None,
-) -> None:
-    """Each sample that is left, until too many are bad."""
+) -> float:
+    """Each sample that is left, until too many are bad; when the last one began (time.monotonic)."""
     reader = attempt.reader(case.samples)
     failed = len(bad)
+    began = time.monotonic()
     for sample in range(next_sample, case.first + case.count):
         if sample in bad:
             continue
+        began = time.monotonic()
         attempt.log.write(SampleStarted("sample_started", UNSTAMPED, case.case_id, sample), sync=False)
         error: CaseError | None
         try:
@@ -61,7 +87,8 @@ def _run(
             attempt.log.write(SampleFailed("sample_failed", UNSTAMPED, case.case_id, sample, error))
             failed += 1
             if failed >= attempt.job.limits.bad_samples_per_case:
-                return
+                break
+    return began
 
 
 def _resume_at(path: Path, case: InferCase, next_sample: int, bad: frozenset[int]) -> int:

@@ -5,21 +5,20 @@ Started by the runner as `python -m phoneproof.harness.visit REQUEST.json` (see 
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from json import dumps, loads
+from json import loads
 from pathlib import Path
 from typing import Any, NoReturn
 
 from phoneproof.harness.benchmark import VisitTimes, first_ms, no_garbage_collection, time_visit, warm_up
+from phoneproof.harness.children import run_child
 from phoneproof.harness.configurations import load_configuration
-from phoneproof.harness.own_files import leave_for_storage
 from phoneproof.protocol.job import BenchmarkCase, read_job
 from phoneproof.protocol.pace import Pace
 from phoneproof.protocol.sample_files import SampleReader
-from phoneproof.protocol.work import ERROR_FILE, PARENT_VARIABLE, RESULT_FILE, Progress, run_worker
+from phoneproof.protocol.work import ERROR_FILE, RESULT_FILE, Progress, run_worker
 
 
 class VisitError(Exception):
@@ -52,20 +51,10 @@ class ProcessVisit:
         self.operators: Mapping[str, int] | None = None
 
     def __call__(self) -> VisitTimes:
-        request = self._work / "request.json"
         pace = asdict(self.pace) if self.pace else None
-        try:
-            self._work.mkdir(parents=True, exist_ok=True)
-            for stale in (RESULT_FILE, ERROR_FILE):
-                (self._work / stale).unlink(missing_ok=True)
-            request.write_text(dumps({**self._request, "pace": pace}), encoding="utf-8")
-        except OSError as error:
-            leave_for_storage(error)
-        command = [sys.executable, "-m", "phoneproof.harness.visit", str(request)]
-        environment = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
-        done = subprocess.run(command, env=environment, check=False)
-        if done.returncode != 0:
-            self._end_as(done.returncode)
+        code = run_child("phoneproof.harness.visit", {**self._request, "pace": pace}, self._work)
+        if code != 0:
+            self._end_as(code)
         result = loads((self._work / RESULT_FILE).read_text(encoding="utf-8"))
         self.pace = Pace(**result["pace"])
         self.first_ms = self.first_ms if self.first_ms is not None else result["first_ms"]

@@ -112,7 +112,8 @@ class RoundFinished:
 class Measured:
     """What was measured besides run times; null where the device or runtime does not tell.
 
-    peak_memory_bytes: highest resident memory of the case above the process before it loaded the model.
+    peak_memory_bytes: of an infer case, highest resident memory of loading the build and running one sample,
+        in a process of its own, above that process with the runtime imported.
     operators: number of operators on each accelerator, as the runtime reports it.
     """
 
