@@ -53,13 +53,23 @@ class TaskKind(StrEnum):
 BUILT_IN_METRICS: Final = ("top1", "top5")
 
 
+def _one_sample(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if shape and shape[0] != 1:
+        what = f"The first length is the batch, and is {shape[0]}; samples are run one by one."
+        raise wrong(what, f"Write {[1, *shape[1:]]}.")
+    return shape
+
+
+InputShape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_one_sample)]
+
+
 class ModelSection(Section):
     """One form of a source model."""
 
     name: PlainId
     source: Text
     format: SourceFormat
-    shapes: Mapping[Text, tuple[Annotated[int, Field(ge=1)], ...]] = Field(default_factory=dict)
+    shapes: Mapping[Text, InputShape] = Field(default_factory=dict)
 
     @property
     def is_entry_point(self) -> bool:

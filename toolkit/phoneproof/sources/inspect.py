@@ -15,15 +15,17 @@ from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.sources.onnx_model import OnnxSourceRequest, external_files, load_source
+from phoneproof.sources.onnx_shapes import refuse_batch
 from phoneproof.sources.onnx_versions import opset_of, refuse_newer_opset
 
 
 def inspect(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
-    """Read and check the source model. Raises what `load_source` and `refuse_newer_opset` raise."""
+    """Read and check the source model. Raises what `load_source` and the `refuse_` functions raise."""
     wanted = from_dict(OnnxSourceRequest, request)
     progress.say("inspect")
     source = load_source(wanted)
     refuse_newer_opset(source.model, wanted.path)
+    refuse_batch(((tensor.name, tensor.shape) for tensor in source.inputs), wanted.path)
     graph = source.model.graph
     files = tuple(_reference(path, source.path.parent) for path in external_files(source.path))
     facts = SourceFacts(

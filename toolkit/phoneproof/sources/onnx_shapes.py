@@ -1,7 +1,7 @@
 """Fixing the dynamic axes of an ONNX model, and describing its inputs and outputs."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx
@@ -67,6 +67,21 @@ def specs(model: Any, place: str) -> tuple[tuple[TensorSpec, ...], tuple[TensorS
             "The model has no input or no output.", where=place, next_step="Export the model again."
         )
     return inputs, outputs
+
+
+def refuse_batch(inputs: Iterable[tuple[str, Sequence[int | None]]], place: str) -> None:
+    """SourceModelError for an input whose first axis, the batch, is above 1: samples are run one by one.
+
+    inputs: name and shape of each; None is a length that is left open.
+    """
+    for name, shape in inputs:
+        batch = shape[0] if shape else None
+        if batch is not None and batch > 1:
+            raise SourceModelError(
+                f"The first axis of the input, its batch, has length {batch}, and samples run one by one.",
+                where=f"{place}: input {name!r}",
+                next_step="Export the model with a batch of 1, or with a dynamic first axis.",
+            )
 
 
 def _refuse_unknown_inputs(shapes: Iterable[str], known: list[str], place: str) -> None:

@@ -14,18 +14,24 @@ import onnx
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.sources.onnx_model import parse_onnx
+from phoneproof.sources.onnx_shapes import refuse_batch
 from phoneproof.sources.onnx_versions import refuse_newer_opset
 
 
 def signature(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
-    """Inputs and outputs of the model. SourceModelError for no ONNX model, RecipeError for a newer opset."""
+    """Inputs and outputs of the model.
+
+    SourceModelError for no ONNX model or a batch above 1, RecipeError for a newer opset.
+    """
     path = Path(request["path"])
     progress.say("read")
     model = parse_onnx(path)
     refuse_newer_opset(model, str(path))
     weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [_tensor(v, path) for v in model.graph.input if v.name not in weights]
+    refuse_batch(((one["name"], one["shape"]) for one in inputs), str(path))
     return {
-        "inputs": [_tensor(v, path) for v in model.graph.input if v.name not in weights],
+        "inputs": inputs,
         "outputs": [_tensor(v, path) for v in model.graph.output],
     }
 

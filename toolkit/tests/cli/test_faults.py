@@ -5,6 +5,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from PIL import Image
 
 from tests.cli.conftest import Call
 from tests.models.faulty_networks import UNREADABLE, fails_on_light_images, gives_nan, has_a_custom_operator
@@ -76,6 +77,17 @@ def test_an_unreadable_image_is_a_finding_and_the_run_goes_on(lean: Project, cal
     assert {result["accuracy"]["n"] for result in report["results"]} == {19}
 
 
+def test_a_finding_that_stops_the_run_is_told_with_its_facts_as_data(lean: Project, call: Call) -> None:
+    for path in (lean.folder / "evaluation").rglob("*.png"):
+        Image.new("RGB", (16, 16), (9, 9, 9)).save(path)
+    told = call("run", "--out", "run", "--json")
+    assert told.code == 2, told
+    facts = told.json["error"]["facts"]
+    assert facts["evaluation DATA-CONSTANT samples"] == 20
+    assert "dark/00.png" in facts["evaluation DATA-CONSTANT examples"]
+    one_error(call("run", "--out", "run"), 2, "evaluation DATA-CONSTANT samples: ")
+
+
 def test_a_set_of_nothing_but_unreadable_images_is_refused(lean: Project, call: Call) -> None:
     for path in (lean.folder / "evaluation").rglob("*.png"):
         path.write_bytes(b"no image")
@@ -123,4 +135,16 @@ def test_an_opset_newer_than_builds_have_is_told_before_anything_is_built(
     model.opset_import[0].version = 23
     onnx.save(model, str(lean.folder / "tiny.onnx"))
     one_error(call(*command), 2, "opset 23", "opset_version=22")
+    assert not list((lean.folder / "run" / "builds").glob("*"))
+
+
+@pytest.mark.parametrize("command", [("build", "--out", "run"), ("init", "--model", "tiny.onnx", "--force")])
+def test_a_fixed_batch_above_one_is_told_before_anything_is_built(
+    lean: Project, call: Call, command: tuple[str, ...]
+) -> None:
+    model = onnx.load(str(lean.folder / "tiny.onnx"))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 4
+    onnx.save(model, str(lean.folder / "tiny.onnx"))
+    one_error(call(*command), 2, "'image'", "length 4", "a batch of 1")
     assert not list((lean.folder / "run" / "builds").glob("*"))
