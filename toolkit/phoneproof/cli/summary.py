@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phoneproof.cli.errors_text import printable
+from phoneproof.cli.errors_text import error_json, printable
+from phoneproof.protocol.codec import to_dict
 from phoneproof.report import reading, units
 from phoneproof.report.model import ModelRecommendation, Report, Result
 from phoneproof.report.sentences import reason_sentence
@@ -66,7 +67,7 @@ def run_json(finished: FinishedRun) -> dict[str, Any]:
                 "build_id": build.wanted.build_id,
                 "status": build.status,
                 "cached": build.cached,
-                "error": build.error.what if build.error is not None else None,
+                "error": error_json(build.error) if build.error is not None else None,
             }
             for build in finished.builds
         ],
@@ -75,6 +76,7 @@ def run_json(finished: FinishedRun) -> dict[str, Any]:
         "recommendations": {}
         if report is None
         else {one.model: one.build_id for one in report.recommendations},
+        "findings": [to_dict(finding) for finding in finished.findings],
         "files": [str(path) for path in finished.files],
     }
 

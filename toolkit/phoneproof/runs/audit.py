@@ -114,7 +114,7 @@ def audit(context: RunContext, plan: Plan) -> Audit:
             f"The data cannot be used as they are: {', '.join(ids)}.",
             where=", ".join(sorted({finding.subject for finding in stopping})),
             next_step=f"Mend the data, or accept it with [gates] waive = {list(ids)}.",
-            **{f.id: ", ".join(f"{k} {v}" for k, v in f.facts.items()) for f in stopping},
+            **{f"{f.subject} {f.id} {name}": value for f in stopping for name, value in f.facts.items()},
         )
     return Audit(models, waived)
 

@@ -93,18 +93,26 @@ def assemble(state: RunState) -> report.Report:
 
 
 def _findings(state: RunState) -> tuple[Finding, ...]:
-    found = [f for build in state.builds for f in _named(build)]
+    found: list[Finding] = []
     for device in state.devices:
         if device.run.description.environment.get("int8_saturates"):
             found.append(Finding.of("HOST-SATURATES", device.run.description.device_id))
         found += [f for measured in device.measurements for f in _of_the_reference(measured)]
         found += [f for key in state.audit.models for f in _at_chance(state.audit, key, device)]
         found += _busy(device)
-    kept = list(state.audit.findings)
-    for finding in waive(found, state.plan.gates.waive):
-        if finding not in kept:
-            kept.append(finding)
-    return tuple(kept)
+    known = findings_so_far(state.plan, state.audit, state.builds)
+    return _joined(known, waive(found, state.plan.gates.waive))
+
+
+def findings_so_far(plan: Plan, audit: Audit, builds: Sequence[FinishedBuild]) -> tuple[Finding, ...]:
+    """What was found before anything was run, with the plan's waivers applied."""
+    found = [f for build in builds for f in _named(build)]
+    return _joined(audit.findings, waive(found, plan.gates.waive))
+
+
+def _joined(known: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Each finding once, in order."""
+    return (*known, *(f for n, f in enumerate(more) if f not in known and f not in more[:n]))
 
 
 def _of_the_reference(measured: Measurement) -> list[Finding]:

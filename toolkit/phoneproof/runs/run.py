@@ -18,6 +18,7 @@ from phoneproof.devices.device import Device, DeviceDescription
 from phoneproof.devices.host import HostDevice
 from phoneproof.devices.supervisor import HarnessCommand
 from phoneproof.errors import Interrupted, PhoneproofError, SeveralErrors
+from phoneproof.findings import Finding
 from phoneproof.jobs.planning import Placement
 from phoneproof.plan.model import Plan
 from phoneproof.plan.preflight import Need, preflight
@@ -31,7 +32,7 @@ from phoneproof.runs.folder import RunFolder, check_place, opened
 from phoneproof.runs.measuring import Measurement, Yardstick, measure
 from phoneproof.runs.observer import Observer, Silent
 from phoneproof.runs.planned import planned_steps
-from phoneproof.runs.reporting import MeasuredDevice, RunState, assemble
+from phoneproof.runs.reporting import MeasuredDevice, RunState, assemble, findings_so_far
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.verifying import DeviceRun, Reference, run_device, run_references
 from phoneproof.verify.outputs import KeptOutputs
@@ -55,12 +56,16 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that came to the end of the last stage asked for. report: None before the report stage."""
+    """A run that came to the end of the last stage asked for.
+
+    report: None before the report stage. findings: of the report, or of the stages before it.
+    """
 
     folder: Path
     builds: tuple[FinishedBuild, ...]
     report: Report | None
     files: tuple[Path, ...]
+    findings: tuple[Finding, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -184,11 +189,11 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     context.observer.stage("audit")
     audited = audit(context, plan)
     if options.until == "audit":
-        return FinishedRun(path, (), None, ())
+        return FinishedRun(path, (), None, (), audited.findings)
     context.observer.stage("build")
     builds = make_builds(context, plan, audited)
     if options.until == "build":
-        return FinishedRun(path, builds, None, ())
+        return FinishedRun(path, builds, None, (), findings_so_far(plan, audited, builds))
     context.observer.stage("verify")
     jobs = path / "jobs" / "host"
     host = options.host(jobs) if options.host else HostDevice(jobs, host_command(context.store.root))
@@ -199,7 +204,7 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     finally:
         host.close()
     if options.until == "verify":
-        return FinishedRun(path, builds, None, ())
+        return FinishedRun(path, builds, None, (), findings_so_far(plan, audited, builds))
     context.observer.stage("report")
     state = RunState(context.folder.record, plan, audited, builds, references, devices)
     whole = assemble(state)
@@ -211,7 +216,7 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
         files = render(report, path / "report")
     if not context.folder.is_finished:
         context.folder.say("run_finished", exit_code=int(exit_code_of(report)))
-    return FinishedRun(path, builds, report, files)
+    return FinishedRun(path, builds, report, files, report.findings)
 
 
 def _measured_devices(

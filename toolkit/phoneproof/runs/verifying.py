@@ -302,7 +302,7 @@ def _reference_error(key: str, end: CaseEnd) -> DeviceError:
         outcome=end.outcome,
         cause=None if bad is None else bad.cause,
         error=message,
-        samples=", ".join(map(str, sorted(end.bad_samples)[:10])) or None,
+        samples=tuple(map(str, sorted(end.bad_samples)[:10])) or None,
     )
 
 

@@ -37,8 +37,10 @@ def test_a_run_answers_as_json(done: Project, call: Call) -> None:
     assert answer.code == 0, answer
     assert answer.err == ""
     content = answer.json
-    keys = ["run", "exit_code", "builds", "verdicts", "recommendation", "recommendations", "files"]
-    assert list(content) == keys
+    about_the_builds = ["builds", "verdicts", "recommendation", "recommendations", "findings"]
+    assert list(content) == ["run", "exit_code", *about_the_builds, "files"]
+    assert content["findings"] == report_of(done.folder / "run")["findings"]
+    assert "DATA-CALIBRATION-FEW" in {finding["id"] for finding in content["findings"]}
     assert content["recommendations"] == {"tiny": content["recommendation"]}
     assert content["exit_code"] == 0
     assert [build["build_id"] for build in content["builds"]] == [f"tiny/onnx/{name}" for name in BUILDS]
