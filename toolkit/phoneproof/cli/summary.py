@@ -88,7 +88,7 @@ def _key(result: Result) -> str:
 
 def _table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("build", "verdict", "size", "median", "speed", "accuracy drop", "parity", "why"):
+    for column in ("build", "verdict", "size", "median", "speed", "accuracy", "parity", "why"):
         table.add_column(column, overflow="fold")
     several = reading.ambiguous(report)
     for result in report.results:
@@ -99,7 +99,7 @@ def _table(report: Report) -> Table:
             _size(report, result),
             units.milliseconds(result.latency.median_ms) if result.latency else "-",
             _speed(result),
-            _drop(result),
+            _accuracy(result),
             _parity(result),
             escape(printable(_why(result))),
         )
@@ -145,13 +145,20 @@ def _speed(result: Result) -> str:
     return f"{comparison.ratio:.2f}x {comparison.verdict.replace('_', ' ')}"
 
 
-def _drop(result: Result) -> str:
+def _accuracy(result: Result) -> str:
+    """The value, and how far it is below the reference's."""
     accuracy = result.accuracy
-    if accuracy is None or accuracy.drop is None:
+    if accuracy is None:
         return "-"
-    if accuracy.ci95 is None:
-        return f"{accuracy.drop * 100:.2f} points"
-    return f"{accuracy.drop * 100:.2f} points [{accuracy.ci95[0] * 100:.2f}, {accuracy.ci95[1] * 100:.2f}]"
+    value = units.metric_value(accuracy.metric, accuracy.value)
+    if accuracy.drop is None:
+        return value
+    drop, *ends = (
+        units.metric_difference(accuracy.metric, number).removesuffix(" points").removeprefix("+")
+        for number in (accuracy.drop, *(accuracy.ci95 or ()))
+    )
+    interval = f" [{', '.join(ends)}]" if ends else ""
+    return f"{value} (drop {drop}{interval})"
 
 
 def _parity(result: Result) -> str:

@@ -7,8 +7,12 @@ from pathlib import Path
 from rich.console import Console
 
 from phoneproof.cli.summary import run_json, show_run
-from phoneproof.report.model import Report
+from phoneproof.errors import ToolchainError
+from phoneproof.recipes.table import RecipeOptions, recipe_named
+from phoneproof.report.model import Accuracy, Report
+from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.run import FinishedRun
+from phoneproof.runs.wanted import WantedBuild
 from tests.report import reports
 
 
@@ -84,3 +88,30 @@ def test_results_of_one_build_are_told_apart_by_how_they_ran() -> None:
         )
     ]
     assert row_of(many, reports.FLOAT)
+
+
+def test_the_accuracy_itself_is_in_the_table_and_how_far_it_dropped() -> None:
+    report = reports.all_pass()
+    assert "97.75 % (drop 0.23 [\N{MINUS SIGN}0.31, 0.89])" in row_of(report, reports.INT8)
+    alone = Accuracy("top1", 890, 0.5, None, None, None)
+    own = Accuracy("own:score", 890, 3.25, 3.5, 0.25, None)
+    for accuracy, expected in ((alone, " 50.00 %  "), (own, " 3.250 (drop 0.250)  "), (None, " -  ")):
+        changed = replace(report, results=(replace(report.results[1], accuracy=accuracy),))
+        assert expected in row_of(changed, reports.INT8)
+
+
+def test_findings_and_the_errors_of_builds_are_data() -> None:
+    failed = run_json(FinishedRun(Path("run"), (broken_build(),), None, (), reports.all_pass().findings))
+    (build,) = failed["builds"]
+    assert build["error"]["what"] == "GridSample is not known."
+    assert build["error"]["facts"] == {"operators": ["a", "b"], "exit_code": 1}
+    overlap = failed["findings"][0]
+    assert (overlap["id"], overlap["subject"], overlap["waived"]) == ("DATA-OVERLAP", "calibration", False)
+    assert overlap["facts"]["samples"] == 3
+
+
+def broken_build() -> FinishedBuild:
+    recipe = recipe_named("onnx-int8")
+    wanted = WantedBuild(reports.INT8, "digits/onnx", recipe, RecipeOptions(), reports.FLOAT, True)
+    error = ToolchainError("GridSample is not known.", operators=("a", "b"), exit_code=1)
+    return FinishedBuild(wanted, Path("unused"), None, error, cached=False)
