@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx
 
-from phoneproof.errors import ToolchainError
+from phoneproof.errors import ToolchainError, said
 
 
 def folded(model: Any, place: str) -> Any:
@@ -28,9 +28,8 @@ def folded(model: Any, place: str) -> Any:
             onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime's exceptions have no base class of their own
             raise ToolchainError(
-                "ONNX Runtime cannot load the source model.",
+                f"ONNX Runtime cannot load the source model: {said(error)}.",
                 where=place,
                 next_step="Check that the model runs in ONNX Runtime on this machine.",
-                cause=str(error).strip()[:400],
             ) from error
         return onnx.shape_inference.infer_shapes(onnx.load_model(str(file)), data_prop=True)

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 from phoneproof.builds.manifest import MANIFEST_FILE, MANIFEST_VERSION, BuildManifest, FloatOperator
-from phoneproof.errors import ProtocolError, RecipeError, ToolchainError
+from phoneproof.errors import ProtocolError, RecipeError, ToolchainError, said
 from phoneproof.findings import Finding
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
@@ -84,7 +84,7 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     converted = _convert(source, recipe, wanted.options, ranges)
     _finish(converted.model, wanted.metadata)
     progress.say("check")
-    _validate(converted, source)
+    _validate(converted, source, recipe)
     out = folder / wanted.out
     out.mkdir(parents=True, exist_ok=True)
     content = converted.model.SerializeToString(deterministic=True)
@@ -166,18 +166,20 @@ def _finish(model: Any, embedded: Mapping[str, str]) -> None:
     order_parts(model)
 
 
-def _validate(converted: _Converted, source: OnnxSource) -> None:
+def _validate(converted: _Converted, source: OnnxSource, recipe: Recipe) -> None:
     """The checker accepts the model, ONNX Runtime loads it, and one random input gives finite outputs."""
     feed = {spec.name: _random(spec, index) for index, spec in enumerate(converted.inputs)}
     try:
         onnx.checker.check_model(converted.model)
         outputs = _run(converted.model, feed)
     except Exception as error:  # ONNX's and ONNX Runtime's exceptions have no common base class
+        advice = "Leave the operator it names in float with keep_float_names."
+        if recipe.mode is Mode.NONE:
+            advice = "Check that the source model runs in ONNX Runtime on this machine."
         raise ToolchainError(
-            "The converted model does not load or run in ONNX Runtime.",
+            f"The converted model does not load or run in ONNX Runtime: {said(error)}.",
             where=str(source.path),
-            next_step="Leave the operator it names in float with keep_float_names.",
-            cause=str(error).strip()[:400],
+            next_step=advice,
         ) from error
     for spec, value in zip(converted.outputs, outputs, strict=True):
         if value.dtype.name != spec.dtype or value.shape != spec.shape:

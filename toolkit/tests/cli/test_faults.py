@@ -62,7 +62,8 @@ def test_a_custom_operator_fails_the_builds_and_the_report_says_so(lean: Project
     assert "Traceback" not in answer.err + answer.out
     builds = report_of(lean.folder / "run")["builds"]
     assert {build["status"] for build in builds} == {"failed"}
-    assert all("Sharpen" in str(build["error"]) for build in builds)
+    assert all("Sharpen" in build["error"]["what"] for build in builds)
+    assert "Sharpen" in answer.err + answer.out
 
 
 def test_an_unreadable_image_is_a_finding_and_the_run_goes_on(lean: Project, call: Call) -> None:
