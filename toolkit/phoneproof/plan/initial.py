@@ -1,5 +1,6 @@
 """The text of a first plan, for `phoneproof init`. Whatever is guessed is a line marked CHECK THIS."""
 
+import math
 import os
 import re
 import tomllib
@@ -15,6 +16,10 @@ from phoneproof.plan.model import Plan, from_effective
 from phoneproof.plan.values import ENTRY_POINT, is_plain_id
 
 _CHECK: Final = "# CHECK THIS: "
+_MOST_SAMPLES: Final = 500
+_Z_SQUARED: Final = 1.959964**2
+_MOST_POINTS: Final = 5
+"""A wider limit on the drop of accuracy would pass builds that nobody wants."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def initial_plan(model: Path, data: Path | None, facts: ModelFacts, folder: Path
     found = None if data is None else find_data(data, [one.name for one in facts.inputs])
     sections = [
         _HEAD,
-        _models(model, facts, folder),
+        _models(model, facts, found, folder),
         _no_data(facts) if found is None else _data(found, facts, folder),
         _task(found, facts),
         _BUILDS,
@@ -73,7 +78,7 @@ def _read_back(text: str, folder: Path) -> Plan:
         raise CommandLineError(what, next_step="Rename the file or folder.") from None
 
 
-def _models(model: Path, facts: ModelFacts, folder: Path) -> str:
+def _models(model: Path, facts: ModelFacts, found: FoundData | None, folder: Path) -> str:
     lines = [
         "[[models]]",
         f"name = {_toml(_plain_name(model.stem))}  # stands in the ids of its builds",
@@ -84,16 +89,31 @@ def _models(model: Path, facts: ModelFacts, folder: Path) -> str:
     lines += [f"# Input: {_comment(text)}" for text in described]
     open_shapes = [one for one in facts.inputs if None in one.shape]
     if open_shapes:
-        fixed = ", ".join(f"{_toml_key(one.name)} = {list(_fixed(one, facts))}" for one in open_shapes)
-        lines += [
-            f"{_CHECK}the model leaves lengths open, and builds have fixed ones. 1 for the batch, and",
-            "# 224 for the sides of an image or 1 elsewhere, are only a beginning.",
-            f"shapes = {{ {fixed} }}",
-        ]
+        given = {one.name: _shape_of_rows(one, found) for one in open_shapes}
+        shapes = {one.name: given[one.name] or _guessed(one) for one in open_shapes}
+        if all(given.values()):
+            lines.append("# The model leaves lengths open, and builds have fixed ones: those of the arrays.")
+        else:
+            lines += [
+                f"{_CHECK}the model leaves lengths open, and builds have fixed ones. 1 for the batch, and",
+                "# 224 for the sides of an image or 1 elsewhere, are only a beginning.",
+            ]
+        fixed = ", ".join(f"{_toml_key(name)} = {list(shape)}" for name, shape in shapes.items())
+        lines.append(f"shapes = {{ {fixed} }}")
     return "\n".join(lines)
 
 
-def _fixed(tensor: ModelTensor, facts: ModelFacts) -> tuple[int, ...]:
+def _shape_of_rows(tensor: ModelTensor, found: FoundData | None) -> tuple[int, ...] | None:
+    """A batch of one row of the arrays; None where there are none, or where they do not fit the input."""
+    row = None if found is None else found.rows.get(tensor.name)
+    if row is None:
+        return None
+    shape = row if len(row) == len(tensor.shape) else (1, *row)
+    fits = len(shape) == len(tensor.shape) and shape[0] == 1
+    return shape if fits and all(m in (None, n) for m, n in zip(tensor.shape, shape, strict=True)) else None
+
+
+def _guessed(tensor: ModelTensor) -> tuple[int, ...]:
     layout = _layout(tensor)
     sides = {"nchw": (2, 3), "nhwc": (1, 2), None: ()}[layout]
     return tuple(n if n is not None else 224 if axis in sides else 1 for axis, n in enumerate(tensor.shape))
@@ -131,7 +151,7 @@ def _data(found: FoundData, facts: ModelFacts, folder: Path) -> str:
         }
         lines.append(f"{role} = {{ {', '.join(f'{k} = {_toml(v)}' for k, v in keys.items())} }}")
     lines += [
-        'samples = 500  # at most so many of the evaluation set; "all" for every one',
+        f'samples = {_MOST_SAMPLES}  # at most so many of the evaluation set; "all" for every one',
         "may_leave = false  # true lets the names of samples into the report",
     ]
     if found.images:
@@ -181,30 +201,46 @@ def _preprocess(tensor: ModelTensor) -> list[str]:
     return lines
 
 
-def _scored(found: FoundData | None, facts: ModelFacts) -> bool:
-    """Whether top-1 means something: as many classes in the data as numbers in the only output."""
-    if found is None or found.classes is None or len(facts.outputs) != 1:
-        return False
-    shape = facts.outputs[0].shape
-    return len(shape) == 2 and shape[1] == found.classes and found.classes > 1
+def _scored(found: FoundData | None, facts: ModelFacts) -> tuple[ModelTensor, int] | None:
+    """The only output that top-1 can mean, and its width: as many numbers as the data have classes.
+
+    Indices tell the largest class that occurs; the only output of a model may have more.
+    """
+    if found is None or found.classes is None:
+        return None
+    fitting = []
+    for one in facts.outputs:
+        width = one.shape[1] if len(one.shape) == 2 and one.shape[0] in (1, None) else None
+        is_wider = found.indices and len(facts.outputs) == 1 and width is not None and width > found.classes
+        if width is not None and width > 1 and (width == found.classes or is_wider):
+            fitting.append((one, width))
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _task(found: FoundData | None, facts: ModelFacts) -> str:
-    if found is not None and _scored(found, facts):
-        metrics = '["top1", "top5"]' if (found.classes or 0) > 5 else '["top1"]'
-        return "\n".join(
-            [
-                "[task]",
-                f"{_CHECK}the data have {found.classes} classes and the output as many numbers.",
-                "# Number i must belong to the i-th class in order of names; else set data.classes.",
-                'kind = "classification"',
-                f"metrics = {metrics}",
+    scored = _scored(found, facts)
+    if found is not None and scored is not None:
+        output, width = scored
+        lines = [
+            f"{_CHECK}the data have {found.classes} classes and the output as many numbers.",
+            "# Number i must belong to the i-th class in order of names; else set data.classes.",
+        ]
+        if found.indices:
+            highest = (found.classes or 0) - 1
+            lines = [
+                f"{_CHECK}the labels are class indices up to {highest}, and the output has {width} numbers.",
+                "# Label i must mean number i of the output.",
             ]
-        )
+        metrics = '["top1", "top5"]' if width > 5 else '["top1"]'
+        named = [] if len(facts.outputs) == 1 else [f"output = {_toml(output.name)}"]
+        return "\n".join(["[task]", *lines, 'kind = "classification"', f"metrics = {metrics}", *named])
     why = "# No metric: builds are compared with the source model by their outputs only."
     if found is not None and found.classes is not None:
         shapes = "; ".join(_shape_text(one.shape) for one in facts.outputs)
-        why = f"# The data have {found.classes} classes, and the outputs are {shapes}: nothing is scored."
+        have = (
+            f"labels go up to {found.classes - 1}" if found.indices else f"data have {found.classes} classes"
+        )
+        why = f"# The {have}, and the outputs are {shapes}: nothing is scored."
     return "\n".join(
         [
             "[task]",
@@ -238,13 +274,30 @@ _BENCHMARK: Final = """\
 # rounds = 20  # interleaved rounds against the baseline; more rounds, narrower intervals"""
 
 
+def _accuracy_limit(samples: int) -> str:
+    """A limit on the drop that so many samples can decide, commented out where no useful one is.
+
+    Where no sample changes, the upper end of Tango's interval is z^2 / (n + z^2), with z = 1.96 at 95 %.
+    """
+    needed = math.ceil(_Z_SQUARED * 99)
+    points = math.ceil(100 * _Z_SQUARED / (samples + _Z_SQUARED))
+    if points <= 1:
+        return "accuracy_drop_max = 0.01  # 0.01 is one point"
+    what = f"{samples} samples cannot decide less than {points} points; one point needs {needed}"
+    if points > _MOST_POINTS:
+        return f"# accuracy_drop_max = 0.01  # {what}"
+    return f"accuracy_drop_max = {points / 100}  # {what}"
+
+
 def _gates(found: FoundData | None, facts: ModelFacts) -> str:
-    accuracy = "accuracy_drop_max = 0.01  # 0.01 is one point"
+    accuracy = "# accuracy_drop_max = 0.01; needs a metric in [task]"
+    if found is not None and _scored(found, facts) is not None:
+        accuracy = _accuracy_limit(min(found.samples, _MOST_SAMPLES))
     return "\n".join(
         [
             "[gates]",
             "# A gate that is not set is not judged. outcomes (no crash) and parity_min_db have defaults.",
-            accuracy if _scored(found, facts) else f"# {accuracy}; needs a metric in [task]",
+            accuracy,
             "# speedup_min = 1.2  # against the float baseline",
             "# size_ratio_max = 0.35  # size of the build / size of the baseline",
             "# latency_max_ms = 20.0",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from PIL import Image
 
 from phoneproof.data.sets import open_set
 from phoneproof.errors import CommandLineError
-from phoneproof.plan.data_section import ImageFolderSection
+from phoneproof.plan.data_section import CsvSection, ImageFolderSection
 from phoneproof.plan.initial import ModelFacts, ModelTensor, initial_plan
 from phoneproof.plan.model import Plan, read_plan
 from phoneproof.plan.preflight import preflight
+from phoneproof.verify.paired_proportions import PairedTable, tango_interval
 from tests.plan.plans import written
 
 IMAGE = ModelTensor("image", "float32", (1, 3, 24, 32))
@@ -56,7 +58,8 @@ def test_the_plan_passes_the_preflight_as_it_is(model: Path) -> None:
     assert plan.build_ids == ("mobile-net/onnx/onnx-int8",)
     assert plan.models[0].source == "Mobile Net.onnx"
     assert (plan.task.kind, plan.task.metrics) == ("classification", ("top1", "top5"))
-    assert plan.gates.accuracy_drop_max == 0.01
+    assert plan.gates.accuracy_drop_max is None
+    assert "12 samples cannot decide less than 25 points; one point needs 381" in text
     preprocess = plan.data.preprocess
     assert preprocess is not None
     assert (preprocess.output_size, preprocess.scale) == ((24, 32), 1 / 255)
@@ -175,6 +178,80 @@ def test_arrays_need_no_preprocess(model: Path) -> None:
     assert len(open_set(declared.spec, ["image"]).entries) == 9
 
 
+def labelled(folder: Path, count: int, labels: Any, **inputs: tuple[int, ...]) -> Path:
+    arrays: dict[str, Any] = {name: np.zeros((count, *row), np.float32) for name, row in inputs.items()}
+    np.savez(folder / "set.npz", labels=np.resize(labels, count), **arrays)
+    return folder / "set.npz"
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "limit"),
+    [(60, None), (73, 0.05), (100, 0.04), (200, 0.02), (380, 0.02), (381, 0.01), (2_000, 0.01)],
+)
+def test_the_limit_on_accuracy_is_one_that_the_samples_can_decide(
+    model: Path, evaluated: int, limit: float | None
+) -> None:
+    count = evaluated + min(200, evaluated // 2)
+    text, plan = first(model, labelled(model.parent, count, range(6), image=(3, 24, 32)))
+    assert plan.gates.accuracy_drop_max == limit
+    same = PairedTable(both=min(evaluated, 500), only_first=0, only_second=0, neither=0)
+    best = tango_interval(same).hi
+    if limit is None:
+        assert best > 0.05
+        assert "one point needs 381" in text
+    else:
+        assert limit - 0.01 < best < limit
+
+
+@pytest.mark.parametrize(
+    ("labels", "outputs", "output", "metrics"),
+    [
+        (range(10), [("scores", 10)], None, ("top1", "top5")),
+        (range(10), [("scores", 1000)], None, ("top1", "top5")),
+        (range(3), [("scores", 3)], None, ("top1",)),
+        (["cat", "dog"], [("scores", 2)], None, ("top1",)),
+        (["cat", "dog"], [("scores", 3)], None, ()),
+        (range(3), [("features", 8), ("scores", 3)], "scores", ("top1",)),
+        (range(3), [("features", 8), ("scores", 4)], None, ()),
+        (range(3), [("one", 3), ("other", 3)], None, ()),
+        (range(10), [("scores", 9)], None, ()),
+        ([0.25, 0.5], [("scores", 2)], None, ()),
+        ([-1, 0, 1], [("scores", 2)], None, ()),
+    ],
+)
+def test_labels_of_arrays_are_scored_where_one_output_can_be_meant(
+    model: Path, labels: Any, outputs: list[tuple[str, int]], output: str | None, metrics: tuple[str, ...]
+) -> None:
+    tensors = tuple(ModelTensor(name, "float32", (None, width)) for name, width in outputs)
+    about = ModelFacts((ModelTensor("x", "float32", (None, 20)),), tensors)
+    text, plan = first(model, labelled(model.parent, 900, list(labels), x=(20,)), about)
+    assert problems(plan) == []
+    assert (plan.task.metrics, plan.task.output) == (metrics, output)
+    assert ("nothing is scored" in text or "No metric" in text) == (metrics == ())
+
+
+@pytest.mark.parametrize(
+    ("row", "shape", "said"),
+    [((12,), (1, 12), False), ((1, 12), (1, 12), False), ((2, 12), (1, 1), True), ((), (1, 1), True)],
+)
+def test_open_lengths_are_those_of_the_arrays(
+    model: Path, row: tuple[int, ...], shape: tuple[int, ...], said: bool
+) -> None:
+    about = ModelFacts((ModelTensor("ids", "float32", (None, None)),), ())
+    text, plan = first(model, labelled(model.parent, 9, range(3), ids=row), about)
+    assert plan.models[0].shapes == {"ids": shape}
+    assert ("1 for the batch" in text) is said
+    assert ("those of the arrays" in text) is not said
+
+
+def test_fixed_lengths_are_not_overruled_by_arrays(model: Path) -> None:
+    about = ModelFacts((ModelTensor("x", "float32", (None, 3, None)),), ())
+    np.save(model.parent / "set.npy", np.zeros((9, 4, 7), np.float32))
+    assert first(model, model.parent / "set.npy", about)[1].models[0].shapes == {"x": (1, 3, 1)}
+    np.save(model.parent / "set.npy", np.zeros((9, 3, 7), np.float32))
+    assert first(model, model.parent / "set.npy", about)[1].models[0].shapes == {"x": (1, 3, 7)}
+
+
 def test_an_npy_is_taken(model: Path) -> None:
     np.save(model.parent / "set.npy", np.zeros((9, 3), np.float32))
     _, plan = first(model, model.parent / "set.npy", facts(ModelTensor("x", "float32", (1, 3))))
@@ -189,6 +266,23 @@ def test_the_columns_of_a_csv_are_guessed_aloud(model: Path) -> None:
     assert problems(plan) == []
     assert "CHECK THIS: filename is taken for the column of image paths." in text
     assert plan.task.metrics == ("top1",)
+    declared = plan.declared_set("calibration")
+    assert declared is not None
+    assert len(open_set(declared.spec, ["image"]).entries) == 4
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_the_delimiter_of_a_csv_is_found(model: Path, delimiter: str) -> None:
+    images(model.parent / "pictures", 4)
+    lines = ["note,s;file;label", *(f"a,b;pictures/{i}.png;{i}" for i in range(4))]
+    text = "\n".join(lines).replace(";", delimiter)
+    (model.parent / "set.csv").write_text(text, encoding="utf-8")
+    written_text, plan = first(model, model.parent / "set.csv", facts(classes=4))
+    assert problems(plan) == []
+    assert isinstance(plan.data.evaluation, CsvSection)
+    assert plan.data.evaluation.delimiter == delimiter
+    assert plan.task.metrics == ("top1",)
+    assert "class indices up to 3" in written_text
     declared = plan.declared_set("calibration")
     assert declared is not None
     assert len(open_set(declared.spec, ["image"]).entries) == 4
