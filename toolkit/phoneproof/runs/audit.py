@@ -1,7 +1,7 @@
 """The first stage: what the source models are, the sample sets, and what the checks find in them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,12 +13,14 @@ from phoneproof.data.set_specs import EntryPoint, set_to_dict
 from phoneproof.data.sets import open_set
 from phoneproof.data.store import SampleStore
 from phoneproof.data.subset import Part, chosen
+from phoneproof.devices.job_folder import sha256_of
 from phoneproof.errors import DataError, StorageError
 from phoneproof.findings import Finding, blocking, waive
 from phoneproof.plan.data_section import DeclaredSet, Role
 from phoneproof.plan.model import Plan
 from phoneproof.plan.sections import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
+from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
@@ -163,6 +165,8 @@ def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> Audi
         return found, "made"
 
     facts = from_dict(SourceFacts, dict(context.step(step, inspection, inspect)))
+    if not _are_there(facts.files[1:], path.parent.resolve()):
+        facts = from_dict(SourceFacts, inspect()[0])
     scored = scored_output(plan, facts.outputs)
     evaluation = None
     if plan.declared_set("evaluation") is not None:
@@ -176,6 +180,12 @@ def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> Audi
         other = None if evaluation is None else evaluation.path
         calibration = store_samples(context, plan, "calibration", facts.inputs, step, other)
     return AuditedModel(section, path, facts, evaluation, calibration, scored)
+
+
+def _are_there(files: Sequence[FileRef], folder: Path) -> bool:
+    """Whether files with external data are as inspected; the step's key is of the model file alone."""
+    paths = [folder / file.name for file in files]
+    return all(p.is_file() and sha256_of(p) == f.sha256 for p, f in zip(paths, files, strict=True))
 
 
 def store_samples(

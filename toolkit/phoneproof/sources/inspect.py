@@ -27,7 +27,7 @@ def inspect(request: Mapping[str, Any], folder: Path, progress: Progress) -> Map
     refuse_newer_opset(source.model, wanted.path)
     refuse_batch(((tensor.name, tensor.shape) for tensor in source.inputs), wanted.path)
     graph = source.model.graph
-    files = tuple(_reference(path, source.path.parent) for path in external_files(source.path))
+    files = tuple(_reference(path, source.path.parent.resolve()) for path in external_files(source.path))
     facts = SourceFacts(
         sha256=source.sha256,
         size_bytes=sum(file.size_bytes for file in files),

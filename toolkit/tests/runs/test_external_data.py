@@ -43,3 +43,19 @@ def test_weights_beside_the_model_give_the_same_reference(
         for store in (project.store, finished.project.store)
     )
     assert np.array_equal(apart, whole)
+
+
+def test_weights_changed_beside_an_unchanged_model_are_built_anew(blank: Project, tmp_path: Path) -> None:
+    project = blank.copy(tmp_path / "project", tmp_path / "store")
+    project.make_lean()
+    options = RunOptions(until="build", store=project.store)
+    save_apart(network(), project.folder / "tiny.onnx", "weights.bin")
+    first = run(project.plan, tmp_path / "run", options=options)
+    weights = project.folder / "weights.bin"
+    weights.write_bytes(np.negative(np.frombuffer(weights.read_bytes(), np.float32)).tobytes())
+    second = run(project.plan, tmp_path / "run", options=options)
+    assert {build.error for build in second.builds} == {None}
+    for before, after in zip(first.builds, second.builds, strict=True):
+        assert before.manifest is not None
+        assert after.manifest is not None
+        assert before.manifest.sha256 != after.manifest.sha256
