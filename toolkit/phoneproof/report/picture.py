@@ -62,13 +62,13 @@ class _Scene:
             f"{name}, {reading.configuration_text(result)}" if reading.key(result) in self.several else name
         )
 
-    def said(self, text: str, result: Result) -> str:
+    def said(self, text: str, result: Result, number: reading.Number) -> str:
         """A number with what must stay on it: that its device is not real, and its findings."""
         unreal = reading.unreal(result.device)
         return (
             text
             + (f" {unreal}" if unreal else "")
-            + "".join(f" [{mark.number}]" for mark in reading.marks(self.report, result))
+            + "".join(f" [{mark.number}]" for mark in reading.marks(self.report, result, number))
         )
 
 
@@ -162,7 +162,9 @@ def _latency_row(scene: _Scene, result: Result) -> Row:
     if latency is None:
         return Row(label, "not measured", None, None, None, state)
     counted = reading.outputs_are_right(result) or result.baseline
-    text = scene.said(units.milliseconds(latency.median_ms), result) + ("" if counted else ", not counted")
+    text = scene.said(units.milliseconds(latency.median_ms), result, "latency") + (
+        "" if counted else ", not counted"
+    )
     return Row(label, text, latency.median_ms, latency.min_ms, latency.p95_ms, state, counted)
 
 
@@ -171,7 +173,7 @@ def _accuracy_row(scene: _Scene, result: Result) -> Row:
     if accuracy is None:
         return Row(label, "not measured", None, None, None, state)
     low, high = reading.accuracy_interval(result) or (None, None)
-    text = scene.said(units.metric_value(accuracy.metric, accuracy.value), result)
+    text = scene.said(units.metric_value(accuracy.metric, accuracy.value), result, "accuracy")
     return Row(label, text, accuracy.value, low, high, state)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from phoneproof.findings import Finding, Severity
 from phoneproof.report import units
@@ -23,6 +23,31 @@ from phoneproof.verify.verdicts import GateResult, Verdict
 
 ResultKey = tuple[Configuration, str]
 State = Literal["baseline", "pass", "fail", "inconclusive"]
+
+Number = Literal["latency", "speed", "accuracy", "parity", "outcomes"]
+"""The kinds of numbers that findings are marked on. No finding says anything of a size."""
+
+_EVERY_NUMBER: Final = frozenset(get_args(Number))
+_TIMES: Final[frozenset[Number]] = frozenset({"latency", "speed"})
+_OUTPUTS: Final[frozenset[Number]] = frozenset({"accuracy", "parity"})
+
+TOUCHED_NUMBERS: Final[Mapping[str, frozenset[Number]]] = {
+    "ACCURACY-AT-CHANCE": frozenset({"accuracy"}),
+    "DATA-BROKEN-FILE": _OUTPUTS,
+    "DATA-CALIBRATION-FEW": _OUTPUTS,
+    "DATA-CALIBRATION-TOO-FEW": _OUTPUTS,
+    "DATA-CONSTANT": _OUTPUTS,
+    "DATA-NONFINITE": _OUTPUTS,
+    "DATA-OVERLAP": _OUTPUTS,
+    "HOST-BUSY": _TIMES,
+    "HOST-SATURATES": _TIMES | _OUTPUTS,
+    "OUTPUT-CLASSES": frozenset({"accuracy"}),
+    "OUTPUT-NONFINITE": _OUTPUTS,
+    "TOOL-UNTESTED-VERSION": _EVERY_NUMBER,
+    "BUILD-FLOAT-OPERATORS": _EVERY_NUMBER,
+    "BUILD-KEPT-IN-INT8": _EVERY_NUMBER,
+}
+"""Which numbers of a result a finding of that id touches."""
 
 BAD_OUTCOMES: Final = frozenset(
     {"failed", "crashed", "killed_low_memory", "timed_out", "device_lost", "not_run"}
@@ -223,24 +248,37 @@ class Mark:
     waived: bool
 
 
-def marks(report: Report, result: Result) -> tuple[Mark, ...]:
-    """The findings to mark on the numbers of `result`: those waived, and those more than a note."""
+def marks(report: Report, result: Result, number: Number) -> tuple[Mark, ...]:
+    """The findings to mark on a number of `result`: those waived, and those more than a note.
+
+    One of another version, whose id is not known, is marked on every number.
+    """
     touching = set(result.findings)
     return tuple(
-        Mark(number, finding.id, finding.waived)
-        for number, finding in enumerate(report.findings, 1)
-        if finding.id in touching and _worth_a_mark(finding) and _is_about(finding, report, result)
+        Mark(place, finding.id, finding.waived)
+        for place, finding in enumerate(report.findings, 1)
+        if finding.id in touching
+        and number in TOUCHED_NUMBERS.get(finding.id, _EVERY_NUMBER)
+        and (finding.waived or finding.severity is not Severity.INFO)
+        and _is_about(finding, report, result)
     )
 
 
-def _worth_a_mark(finding: Finding) -> bool:
-    return finding.waived or finding.severity is not Severity.INFO
-
-
 def _is_about(finding: Finding, report: Report, result: Result) -> bool:
-    """A finding about another build or device of the report does not touch this result's numbers."""
-    others = {b.build_id for b in report.builds} | {r.device.id for r in report.results}
-    return finding.subject not in others - {result.configuration.build_id, result.device.id}
+    """Whether it is this result that a finding of its id touches: the id alone does not tell it from one
+    about another set, build, source model or device.
+    """
+    build_id = result.configuration.build_id
+    build_ids = {b.build_id for b in report.builds} | {r.configuration.build_id for r in report.results}
+    if finding.subject == "calibration":
+        return all(b.calibration is not None for b in report.builds if b.build_id == build_id)
+    subjects = build_ids | {_form(one) for one in build_ids} | {r.device.id for r in report.results}
+    return finding.subject not in subjects - {build_id, _form(build_id), result.device.id}
+
+
+def _form(build_id: str) -> str:
+    """model / source: the form of the network that a build was made of."""
+    return "/".join(build_id.split("/")[:_MODEL_AND_SOURCE])
 
 
 def tally(report: Report) -> Mapping[Verdict, int]:

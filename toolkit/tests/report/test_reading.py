@@ -1,10 +1,12 @@
 from dataclasses import replace
+from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phoneproof.findings import FINDING_IDS, Finding, Severity
 from phoneproof.report import reading
-from phoneproof.report.model import Recommendation
+from phoneproof.report.model import Recommendation, Report, Result
 from phoneproof.verify.verdicts import Reason
 from tests.report import reports
 
@@ -110,3 +112,53 @@ def test_gates_that_say_more_than_the_verdict_are_told() -> None:
     bad, slow = reports.gate("outcomes", "fail", "load_failed"), reports.gate("speed", "fail", "speed_below")
     failed = replace(result, gates=(bad, slow, rescued), verdict="fail", reason=bad.reason)
     assert reading.further_gates(failed) == (slow, rescued)
+
+
+def marked(report: Report, result: Result) -> dict[str, set[str]]:
+    """Ids of the findings on each kind of number."""
+    return {
+        number: {mark.id for mark in reading.marks(report, result, number)}
+        for number in get_args(reading.Number)
+    }
+
+
+def test_findings_are_marked_on_the_numbers_that_they_touch_and_on_no_other() -> None:
+    report = reports.all_pass()
+    found = (
+        Finding.of("HOST-BUSY", "host", share=0.3, builds=(reports.INT8,)),
+        Finding.of("DATA-BROKEN-FILE", "evaluation", broken=1, total=90),
+        Finding.of("OUTPUT-CLASSES", "digits/onnx", classes=10, scores=11),
+        Finding.of("TOOL-UNTESTED-VERSION", "onnxruntime"),
+    )
+    touched = replace(report.results[1], findings=tuple(finding.id for finding in found))
+    assert marked(replace(report, findings=found), touched) == {
+        "latency": {"HOST-BUSY", "TOOL-UNTESTED-VERSION"},
+        "speed": {"HOST-BUSY", "TOOL-UNTESTED-VERSION"},
+        "accuracy": {"DATA-BROKEN-FILE", "OUTPUT-CLASSES", "TOOL-UNTESTED-VERSION"},
+        "parity": {"DATA-BROKEN-FILE", "TOOL-UNTESTED-VERSION"},
+        "outcomes": {"TOOL-UNTESTED-VERSION"},
+    }
+
+
+def test_of_findings_with_one_id_only_those_about_the_result_are_marked() -> None:
+    report = reports.two_models()
+    found = (
+        Finding.of("DATA-CONSTANT", "calibration"),
+        Finding.of("DATA-CONSTANT", "evaluation"),
+        Finding.of("OUTPUT-CLASSES", "digits/onnx"),
+        Finding.of("OUTPUT-CLASSES", "faces/onnx"),
+    )
+    both = tuple({finding.id for finding in found})
+    results = tuple(replace(result, findings=both) for result in report.results)
+    whole = replace(report, findings=found, results=results)
+    places = [[mark.number for mark in reading.marks(whole, one, "accuracy")] for one in results]
+    assert places == [[2, 3], [1, 2, 3], [2, 4], [1, 2, 4]]
+
+
+def test_it_is_known_of_every_finding_which_numbers_it_touches() -> None:
+    assert set(reading.TOUCHED_NUMBERS) == set(FINDING_IDS)
+    assert all(reading.TOUCHED_NUMBERS.values())
+    report = reports.all_pass()
+    unknown = Finding("OF-ANOTHER-VERSION", Severity.WARNING, "evaluation")
+    result = replace(report.results[1], findings=(unknown.id,))
+    assert set(map(len, marked(replace(report, findings=(unknown,)), result).values())) == {1}
