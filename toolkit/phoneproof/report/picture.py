@@ -59,7 +59,9 @@ class _Scene:
     def label(self, result: Result) -> str:
         name = self.names[result.configuration.build_id]
         return (
-            f"{name}, {reading.configuration_text(result)}" if reading.key(result) in self.several else name
+            f"{name}, {reading.placement_text(result.configuration)}"
+            if reading.key(result) in self.several
+            else name
         )
 
     def said(self, text: str, result: Result, number: reading.Number) -> str:
@@ -98,9 +100,10 @@ def _pictures_of(report: Report, model: str) -> Iterator[Picture]:
 
 
 def _scene(report: Report, results: Sequence[Result], idle: Sequence[ReportedBuild]) -> _Scene:
+    own = replace(report, builds=tuple(b for b in report.builds if b in idle), results=tuple(results))
     return _Scene(
         report=report,
-        names=reading.build_names(report),
+        names=reading.build_names(own),
         several=reading.ambiguous(report),
         sizes=reading.build_sizes(report),
         results=tuple(results),
