@@ -1,5 +1,6 @@
 """The end of a run on a terminal: one table, the recommendation, and the next useful commands."""
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,14 +47,15 @@ def recommendation_lines(report: Report) -> Iterator[str]:
 
 
 def next_commands(finished: FinishedRun) -> Iterator[str]:
-    """What a user would want to do now."""
+    """What a user would want to do now; paths as a shell takes them."""
+    run = shlex.quote(str(finished.folder))
     if finished.report is None:
-        yield f"next: phoneproof run --out {finished.folder}"
+        yield f"next: phoneproof run --out {run}"
         return
     page = next((path for path in finished.files if path.suffix == ".html"), finished.folder)
     yield f"report: {page}"
-    yield f"next: phoneproof run --clone {finished.folder}      the same plan once more"
-    yield f"      phoneproof compare {finished.folder} OTHER    what changed against another run"
+    yield f"next: phoneproof run --clone {run}      the same plan once more"
+    yield f"      phoneproof compare {run} OTHER    what changed against another run"
 
 
 def run_json(finished: FinishedRun) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The table at the end of a run, drawn from reports that are made up."""
 
 import io
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from phoneproof.cli.summary import run_json, show_run
+from phoneproof.cli.summary import next_commands, run_json, show_run
 from phoneproof.errors import ToolchainError
 from phoneproof.recipes.table import RecipeOptions, recipe_named
 from phoneproof.report.model import Accuracy, Report
@@ -115,3 +116,8 @@ def broken_build() -> FinishedBuild:
     wanted = WantedBuild(reports.INT8, "digits/onnx", recipe, RecipeOptions(), reports.FLOAT, True)
     error = ToolchainError("GridSample is not known.", operators=("a", "b"), exit_code=1)
     return FinishedBuild(wanted, Path("unused"), None, error, cached=False)
+
+
+def test_next_commands_can_be_pasted_into_a_shell() -> None:
+    (line,) = next_commands(FinishedRun(Path("my run; rm -rf x"), (), None, ()))
+    assert shlex.split(line)[1:] == ["phoneproof", "run", "--out", "my run; rm -rf x"]
