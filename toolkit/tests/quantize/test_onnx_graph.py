@@ -89,4 +89,4 @@ def test_an_operator_that_the_runtime_lacks_is_an_error_of_the_toolchain(tmp_pat
     source = load_onnx(saved(model, tmp_path / "m.onnx"))
     with pytest.raises(ToolchainError, match="cannot load") as caught:
         prepare(source)
-    assert "Unheard" in str(caught.value.facts["cause"])
+    assert "Unheard" in caught.value.what
