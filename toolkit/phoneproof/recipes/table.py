@@ -5,7 +5,7 @@ toolchain makes it, what runs it, and the target floor of the result.
 """
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -166,11 +166,3 @@ def recipe_named(name: str, where: str | None = None) -> Recipe:
     near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.5)
     advice = f"The nearest recipe is {near[0]!r}." if near else f"Recipes: {', '.join(RECIPES)}."
     raise RecipeError(f"There is no recipe {name[:80]!r}.", where=where, next_step=advice)
-
-
-@dataclass(frozen=True)
-class ResolvedRecipe:
-    """A recipe with its options: all that a toolchain needs to know of the wish."""
-
-    recipe: str
-    options: RecipeOptions = field(default_factory=RecipeOptions)
