@@ -13,6 +13,7 @@ PhoneproofError                      exit code
 │   ├── ToolchainError                   a vendor's converter failed, or is absent or of a wrong version
 │   ├── WorkerError                      a worker process crashed, hung, or ran out of memory
 │   ├── RuntimeUnavailableError          a runtime or accelerator that this device does not have
+│   ├── UnsupportedOperatorError         a build has operators that this runtime does not know
 │   ├── DeviceError                      a device that is absent, refuses, or was lost
 │   ├── ProtocolError                    a job, event or journal that does not follow the protocol
 │   ├── StorageError                     disk full, read-only folder, failed checksum
@@ -104,6 +105,13 @@ class WorkerError(IncompleteError):
 
 class RuntimeUnavailableError(IncompleteError):
     """The device does not have the runtime or accelerator that was asked for."""
+
+
+class UnsupportedOperatorError(IncompleteError):
+    """The build has operators that this runtime does not know; nothing of it was run.
+
+    The fact `operators` names all of them as "type (operation name)", in the order of the program.
+    """
 
 
 class DeviceError(IncompleteError):

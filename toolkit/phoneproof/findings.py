@@ -35,6 +35,8 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
     "TOOL-UNTESTED-VERSION": Severity.WARNING,
     "BUILD-FLOAT-OPERATORS": Severity.INFO,
     "BUILD-KEPT-IN-INT8": Severity.WARNING,
+    "BUILD-NOT-DELEGATED": Severity.INFO,
+    "BUILD-SIZE-UNUSUAL": Severity.WARNING,
 }
 
 

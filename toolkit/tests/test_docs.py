@@ -21,7 +21,7 @@ from phoneproof.cli.main import COMMANDS, main
 from phoneproof.findings import FINDING_IDS
 from phoneproof.plan.sections import DeviceSection
 from phoneproof.protocol.attempts import Outcome
-from phoneproof.recipes.table import RECIPES
+from phoneproof.recipes.rows import RECIPES
 from phoneproof.report.compare import ChangeId
 from phoneproof.report.sentences import MEASURE_SENTENCES, REASON_SENTENCES, WHY_SENTENCES
 from phoneproof.verify.accuracy import MissingInterval

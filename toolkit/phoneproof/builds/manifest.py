@@ -1,14 +1,16 @@
 """build.json: the facts of one build, in the folder beside its model file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.recipes.table import RecipeOptions, TargetFloor
+from phoneproof.recipes.table import Precision, RecipeOptions, TargetFloor
 
 MANIFEST_FILE: Final = "build.json"
-MANIFEST_VERSION: Final = 1
+MANIFEST_VERSION: Final = 2
+WIDE_LISTED: Final = 20
 
 FloatReason = Literal[
     "kept_by_plan",
@@ -17,6 +19,7 @@ FloatReason = Literal[
     "outputs_not_quantized",
     "data_movement",
     "unsafe_to_quantize",
+    "unsupported_by_recipe",
 ]
 
 
@@ -24,7 +27,8 @@ FloatReason = Literal[
 class FloatOperator:
     """An operator that computes in float in an int8 build, and why.
 
-    unsafe_to_quantize: the vendor's quantizer would change what it computes.
+    unsafe_to_quantize: the vendor's quantizer would change what it computes. unsupported_by_recipe: it could
+    be quantized, but this recipe leaves operators of its type in float.
     """
 
     name: str
@@ -33,13 +37,29 @@ class FloatOperator:
 
 
 @dataclass(frozen=True)
-class BuildManifest:
-    """What a toolchain made.
+class WideTensor:
+    """A constant that is stored in a wider type than the recipe is for."""
 
-    model_file: name of the model file in the build's folder.
-    sha256: of the model file; a directory is hashed over its sorted (path, sha256) list.
+    name: str
+    dtype: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class BuildManifest:
+    """What a toolchain made, or what a build made elsewhere was found to be.
+
+    recipe: name of the recipe; of a build made elsewhere `FORMAT-file`. precision: as recipes/table.py.
+    model_file: name of the model file, or folder, in the build's folder.
+    sha256: of the model file; a directory is hashed over its sorted (path, sha256) list (builds/model_files).
+    files: of a model that is a folder, its files with names relative to the build's folder; else empty.
     calibration_sha256: digest of the calibration set; None where the recipe uses none.
+    inputs, outputs: as the build names them, in the order in which its runtime takes and gives them.
+    source_names: the source model's name of each input and output that the build calls otherwise.
     operators: number of operators by the dtype they compute in.
+    wide_tensors: constants that are wider than the recipe is for, the largest first, at most WIDE_LISTED.
+    not_delegated: number of operators by type that no delegate took when the build was made; None where
+    the format knows no delegation before run time.
     """
 
     version: int
@@ -59,3 +79,8 @@ class BuildManifest:
     tool_versions: Mapping[str, str]
     toolchain: str
     toolchain_revision: int
+    precision: Precision
+    files: tuple[FileRef, ...] = ()
+    source_names: Mapping[str, str] = field(default_factory=dict)
+    wide_tensors: tuple[WideTensor, ...] = ()
+    not_delegated: Mapping[str, int] | None = None

@@ -32,7 +32,8 @@ from phoneproof.plan.sections import (
 )
 from phoneproof.plan.values import Problem, Section, is_plain_id, refuse
 from phoneproof.plan.wording import nearest
-from phoneproof.recipes.table import RECIPES, Recipe, RecipeOptions
+from phoneproof.recipes.rows import RECIPES
+from phoneproof.recipes.table import Recipe, RecipeOptions
 
 PLAN_FILE: Final = "phoneproof.toml"
 LARGEST_PLAN_BYTES: Final = 1_000_000

@@ -23,16 +23,8 @@ from phoneproof.plan.values import (
     wrong,
 )
 from phoneproof.plan.wording import nearest
-from phoneproof.recipes.table import (
-    RECIPES,
-    Method,
-    Mode,
-    Precision,
-    Recipe,
-    RecipeOptions,
-    SourceFormat,
-    recipe_named,
-)
+from phoneproof.recipes.rows import RECIPES, recipe_named
+from phoneproof.recipes.table import Method, Mode, Precision, Recipe, RecipeOptions, SourceFormat
 
 DEFAULT_PERCENTILE: Final = RecipeOptions().percentile
 

@@ -22,7 +22,8 @@ from phoneproof.quantize.onnx_graph import prepare
 from phoneproof.quantize.ranges import RANGES_VERSION, Ranges, range_of, write_ranges
 from phoneproof.quantize.statistics import Histogram
 from phoneproof.recipes.table import Method
-from phoneproof.sources.onnx_model import OnnxSource, OnnxSourceRequest, load_source
+from phoneproof.sources.onnx_model import OnnxSource, load_source
+from phoneproof.sources.request import OnnxSourceRequest
 
 
 @dataclass(frozen=True)

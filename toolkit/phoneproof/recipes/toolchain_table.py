@@ -6,13 +6,14 @@ toolchain's pin file, which is also what the extra and the managed environment i
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata, resources
 from typing import Final
 
 from phoneproof.errors import ToolchainError
 from phoneproof.findings import Finding
+from phoneproof.recipes.table import Method
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Toolchain:
     module: started as `python -m MODULE REQUEST.json`. pin_file: in the folder toolchains/pins.
     least_versions: package name to the oldest version that works. revision: part of every build's cache key;
     raised whenever our code would make another build of the same request.
+    calibration: module of the worker that makes ranges, by method; a toolchain collects the ranges of the
+    other methods itself, out of the samples. memory_bytes: what a build of a small model needs.
     """
 
     name: str
@@ -29,6 +32,13 @@ class Toolchain:
     pin_file: str
     least_versions: Mapping[str, str]
     revision: int
+    calibration: Mapping[Method, str] = field(default_factory=dict)
+    memory_bytes: int = 1_000_000_000
+
+    @property
+    def pinned(self) -> Mapping[str, str]:
+        """Package name to version, of every line of the pin file."""
+        return read_pins(self.pin_file)
 
     @property
     def tested_versions(self) -> Mapping[str, str]:
@@ -47,7 +57,72 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
             # Tried from 1.21.0 on: up to 1.25.1 the QOperator form clips a large bias beside tiny weights to
             # the int32 range without an error (onnxruntime issue 11415); 1.28.0 passes all tests.
             least_versions={"onnx": "1.18.0", "onnxruntime": "1.28.0"},
+            revision=2,
+            calibration=dict.fromkeys(Method, "phoneproof.quantize.calibrate"),
+            memory_bytes=500_000_000,
+        ),
+        Toolchain(
+            name="tflite",
+            module="phoneproof.toolchains.tflite",
+            pin_file="tflite.txt",
+            least_versions={
+                "tensorflow": "2.21.0",
+                "keras": "3.10.0",
+                "ai-edge-litert": "2.3.0",
+                "litert-quantizer": "0.11.0",
+            },
             revision=1,
+            calibration=dict.fromkeys(
+                (Method.ENTROPY, Method.PERCENTILE), "phoneproof.quantize.calibrate_tflite"
+            ),
+            memory_bytes=2_000_000_000,
+        ),
+        Toolchain(
+            name="litert-torch",
+            module="phoneproof.toolchains.litert_torch",
+            pin_file="litert_torch.txt",
+            least_versions={"litert-torch": "0.10.0"},
+            revision=1,
+            memory_bytes=2_500_000_000,
+        ),
+        Toolchain(
+            name="coreml",
+            module="phoneproof.toolchains.coreml",
+            pin_file="coreml.txt",
+            least_versions={
+                "coremltools": "9.0",
+                "torch": "2.13.0",
+                "torchao": "0.18.0",
+                "executorch": "1.5.1",
+            },
+            revision=1,
+            calibration=dict.fromkeys(Method, "phoneproof.quantize.calibrate_torch"),
+            memory_bytes=1_500_000_000,
+        ),
+        Toolchain(
+            name="executorch",
+            module="phoneproof.toolchains.executorch",
+            pin_file="executorch.txt",
+            least_versions={"executorch": "1.5.1", "torch": "2.13.0", "torchao": "0.18.0"},
+            revision=1,
+            calibration=dict.fromkeys(Method, "phoneproof.quantize.calibrate_torch"),
+            memory_bytes=1_500_000_000,
+        ),
+        Toolchain(
+            name="torch-onnx",
+            module="phoneproof.sources.export_onnx",
+            pin_file="torch_onnx.txt",
+            least_versions={"torch": "2.13.0", "onnx": "1.18.0", "onnxscript": "0.7.0"},
+            revision=1,
+            memory_bytes=1_500_000_000,
+        ),
+        Toolchain(
+            name="torch-qnnpack",
+            module="phoneproof.toolchains.torch_qnnpack",
+            pin_file="torch_qnnpack.txt",
+            least_versions={"torch": "2.13.0", "safetensors": "0.5.0"},
+            revision=1,
+            memory_bytes=1_000_000_000,
         ),
     )
 }

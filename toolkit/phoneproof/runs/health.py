@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from phoneproof.builds.store import Store
 from phoneproof.errors import PhoneproofError
-from phoneproof.recipes.table import RECIPES
+from phoneproof.recipes.rows import RECIPES
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, Toolchain, installed_versions
 from phoneproof.workers.environments import WorkerEnvironment, environment_of
 from phoneproof.workers.worker import worker_environment

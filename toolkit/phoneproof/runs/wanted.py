@@ -6,7 +6,8 @@ from typing import Final
 
 from phoneproof.plan.model import Plan, PlannedBuild
 from phoneproof.plan.sections import ModelSection
-from phoneproof.recipes.table import Format, Recipe, RecipeOptions, recipe_named
+from phoneproof.recipes.rows import recipe_named
+from phoneproof.recipes.table import Format, Recipe, RecipeOptions
 
 BASELINE_RECIPES: Final[Mapping[Format, str]] = {Format.ONNX: "onnx-float32"}
 """The float recipe that builds of a format are compared with."""

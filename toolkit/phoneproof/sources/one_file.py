@@ -13,7 +13,8 @@ from typing import Any
 from phoneproof.builds.source_facts import ONE_FILE
 from phoneproof.protocol.codec import from_dict
 from phoneproof.protocol.work import Progress, run_worker, write_bytes_atomically
-from phoneproof.sources.onnx_model import OnnxSourceRequest, check_unchanged, read_whole
+from phoneproof.sources.onnx_model import check_unchanged, read_whole
+from phoneproof.sources.request import OnnxSourceRequest
 
 
 def write_one_file(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:

@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import onnx
 
@@ -12,23 +12,10 @@ from phoneproof.errors import SourceModelError
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.onnx_header import read_header
 from phoneproof.sources.onnx_shapes import fixed, specs
+from phoneproof.sources.request import OnnxSourceRequest
 
 SIZE_LIMIT: Final = 2**31 - 1
 """A protobuf message, so a model with its weights inside, stays under 2 GiB (protobuf's own limit)."""
-
-
-@dataclass(frozen=True)
-class OnnxSourceRequest:
-    """Which source model, as it stands in a worker's request.
-
-    sha256: what `content_sha256` gave when the work was planned; None checks nothing.
-    shapes: input name to its shape, batch included; needed for each dynamic axis other than the first.
-    """
-
-    format: Literal["onnx"]
-    path: str
-    sha256: str | None = None
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Which operators of the prepared graph stay in float: those the plan names, and those unsafe to quantize."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import onnx
 
 from phoneproof.errors import RecipeError
 from phoneproof.quantize.onnx_graph import PreparedGraph
+from phoneproof.recipes.selection import kept_in_float
 from phoneproof.recipes.table import Recipe, RecipeOptions, Representation
 
 
@@ -36,10 +36,7 @@ def exclusions(graph: PreparedGraph, source: Any, options: RecipeOptions, recipe
     not have (the vendor's quantizer ignores it silently), or that nothing computes any more.
     """
     types = {node.name: node.op_type for node in source.graph.node}
-    _refuse_unknown(options.keep_float_names, types, "keep_float_names", "operator")
-    _refuse_unknown(options.keep_float_types, set(types.values()), "keep_float_types", "operator type")
-    wanted = set(options.keep_float_names)
-    wanted |= {name for name, kind in types.items() if kind in options.keep_float_types}
+    wanted = kept_in_float(types, options)
     kept = frozenset(name for name, origin in graph.origins.items() if origin & wanted)
     computed = frozenset().union(*graph.origins.values())
     for name in options.keep_float_names:
@@ -52,19 +49,6 @@ def exclusions(graph: PreparedGraph, source: Any, options: RecipeOptions, recipe
     # Dynamic quantization leaves every Relu and Clip as it is.
     unsafe = frozenset(_unsafe(graph.model, recipe.representation) if recipe.needs_calibration else ())
     return Exclusions(kept, unsafe - kept)
-
-
-def _refuse_unknown(names: Iterable[str], known: Iterable[str], key: str, what: str) -> None:
-    choices = sorted(known)
-    for name in names:
-        if name not in choices:
-            near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
-            listed = ", ".join(repr(choice) for choice in near or choices[:8])
-            raise RecipeError(
-                f"The source model has no {what} {name[:80]!r}.",
-                where=key,
-                next_step=f"{'Near ones' if near else 'It has'}: {listed}.",
-            )
 
 
 def _unsafe(model: Any, representation: Representation) -> Iterable[str]:

@@ -5,60 +5,38 @@ the request's `out`; result: `{"manifest": "build.json", "findings": [...]}`. Th
 tool versions gives the same bytes.
 """
 
-import hashlib
-import json
-import platform
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from importlib import metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
 
-from phoneproof.builds.manifest import MANIFEST_FILE, MANIFEST_VERSION, BuildManifest, FloatOperator
-from phoneproof.errors import ProtocolError, RecipeError, ToolchainError, said
-from phoneproof.findings import Finding
-from phoneproof.protocol.codec import from_dict, to_dict
+from phoneproof.builds.manifest import FloatOperator, WideTensor
+from phoneproof.errors import ProtocolError, ToolchainError, said
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.protocol.work import Progress, run_worker, write_atomically
+from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.quantize.onnx_graph import keep_used_domains, order_parts, prepare
-from phoneproof.quantize.ranges import Ranges, read_ranges
-from phoneproof.recipes.table import Method, Mode, Recipe, RecipeOptions, Representation, recipe_named
+from phoneproof.quantize.ranges import Ranges
+from phoneproof.recipes.table import Mode, Recipe, RecipeOptions
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
-from phoneproof.sources.onnx_model import OnnxSource, OnnxSourceRequest, load_source
+from phoneproof.sources.onnx_model import OnnxSource, load_source
 from phoneproof.sources.onnx_versions import floor_of, within_target
+from phoneproof.sources.request import OnnxSourceRequest
 from phoneproof.toolchains.onnx_exclusions import exclusions
 from phoneproof.toolchains.onnx_io import with_int8_io
 from phoneproof.toolchains.onnx_operators import count_float_build, count_quantized_build
 from phoneproof.toolchains.onnx_quantizers import quantized_dynamically, quantized_statically
+from phoneproof.toolchains.request import ranges_of, read_request
+from phoneproof.toolchains.result import Made, finish, widest
 
 TOOLCHAIN: Final = TOOLCHAINS["onnxruntime"]
 MODEL_FILE: Final = "model.onnx"
 
 _VENDOR_METADATA: Final = frozenset({"onnx.infer", "onnx.quant.pre_process"})
-_TOOLS: Final = ("onnx", "onnxruntime", "numpy", "protobuf")
-
-
-@dataclass(frozen=True)
-class BuildRequest:
-    """One build to make.
-
-    source_sha256: of the model as the plan names it, for the manifest. ranges: path of a ranges.json; needed
-    by static recipes, None for the others. calibration_sha256: of the calibration set, with `ranges`.
-    metadata: embedded in the model. out: folder to write into, relative to the request's; made if absent.
-    """
-
-    recipe: str
-    source: OnnxSourceRequest
-    source_sha256: str
-    out: str
-    options: RecipeOptions = field(default_factory=RecipeOptions)
-    ranges: str | None = None
-    calibration_sha256: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
+_FLOAT_TYPES: Final = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE})
 
 
 @dataclass(frozen=True)
@@ -73,11 +51,11 @@ class _Converted:
 
 def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
     """Make one build. Raises RecipeError, SourceModelError, ProtocolError and ToolchainError."""
-    wanted = from_dict(BuildRequest, request)
-    findings = list(version_findings(TOOLCHAIN, installed_versions(TOOLCHAIN)))
-    recipe = recipe_named(wanted.recipe)
-    check_options(recipe, wanted.options)
-    ranges = _ranges(recipe, wanted)
+    wanted, recipe = read_request(request, TOOLCHAIN)
+    findings = version_findings(TOOLCHAIN, installed_versions(TOOLCHAIN))
+    if not isinstance(wanted.source, OnnxSourceRequest):
+        raise ProtocolError(f"{TOOLCHAIN.name} converts ONNX models.", where="$.source.format")
+    ranges = ranges_of(wanted) if recipe.needs_calibration else None
     progress.say("load")
     source = load_source(wanted.source)
     progress.say("convert")
@@ -87,47 +65,18 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     _validate(converted, source, recipe)
     out = folder / wanted.out
     out.mkdir(parents=True, exist_ok=True)
-    content = converted.model.SerializeToString(deterministic=True)
-    (out / MODEL_FILE).write_bytes(content)
-    manifest = _manifest(converted, wanted, recipe, content)
-    write_atomically(out / MANIFEST_FILE, json.dumps(to_dict(manifest), allow_nan=False, indent=1) + "\n")
-    findings.extend(_operator_findings(recipe, converted))
-    return {"manifest": MANIFEST_FILE, "findings": [to_dict(finding) for finding in findings]}
-
-
-def check_options(recipe: Recipe, options: RecipeOptions) -> None:
-    """RecipeError for an option that means nothing for the recipe, rather than ignoring it."""
-    if options.io not in {"float32", "int8"}:
-        raise RecipeError(
-            f"There is no io {options.io[:40]!r}.", where="io", next_step="Use float32 or int8."
-        )
-    if options.io == "int8" and recipe.representation is not Representation.QDQ:
-        raise RecipeError(
-            f"{recipe.name} has no int8 inputs and outputs.",
-            where="io",
-            next_step="Use the recipe onnx-int8 (onnx-int8-qoperator computes in uint8).",
-        )
-    if recipe.mode is Mode.NONE and (options.keep_float_names or options.keep_float_types):
-        raise RecipeError(
-            f"{recipe.name} quantizes nothing, so nothing can be kept in float.",
-            where="keep_float_names" if options.keep_float_names else "keep_float_types",
-            next_step="Leave the option out.",
-        )
-
-
-def _ranges(recipe: Recipe, wanted: BuildRequest) -> Ranges | None:
-    if not recipe.needs_calibration:
-        if wanted.ranges is not None or wanted.calibration_sha256 is not None:
-            raise ProtocolError(f"{recipe.name} uses no calibration set.", where="$.ranges")
-        return None
-    if wanted.ranges is None:
-        raise ProtocolError(f"{recipe.name} needs ranges.", where="$.ranges")
-    ranges = read_ranges(Path(wanted.ranges))
-    percentile = wanted.options.percentile if wanted.options.method is Method.PERCENTILE else None
-    asked = (wanted.options.method, percentile, wanted.calibration_sha256)
-    if asked != (ranges.method, ranges.percentile, ranges.calibration_sha256):
-        raise ProtocolError("The ranges were made by another method or calibration set.", where="$.ranges")
-    return ranges
+    (out / MODEL_FILE).write_bytes(converted.model.SerializeToString(deterministic=True))
+    made = Made(
+        MODEL_FILE,
+        converted.inputs,
+        converted.outputs,
+        converted.operators,
+        converted.float_operators,
+        converted.kept_in_int8,
+        floor=floor_of(converted.model),
+        wide_tensors=_wide_tensors(converted.model) if recipe.is_quantized else (),
+    )
+    return finish(made, wanted, recipe, TOOLCHAIN, folder, findings)
 
 
 def _convert(source: OnnxSource, recipe: Recipe, options: RecipeOptions, ranges: Ranges | None) -> _Converted:
@@ -209,6 +158,15 @@ def _random(spec: TensorSpec, seed: int) -> Any:
     return np.zeros(spec.shape, spec.dtype)  # indices and masks, for which only zero is surely allowed
 
 
+def _wide_tensors(model: Any) -> tuple[WideTensor, ...]:
+    """Weights of a quantized model that are stored in float; scales are too small to be listed."""
+    return widest(
+        WideTensor(tensor.name, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)), size)
+        for tensor in model.graph.initializer
+        if tensor.data_type in _FLOAT_TYPES and (size := onnx.numpy_helper.to_array(tensor).nbytes)
+    )
+
+
 def _run(model: Any, feed: Mapping[str, Any]) -> list[Any]:
     import onnxruntime
 
@@ -218,41 +176,6 @@ def _run(model: Any, feed: Mapping[str, Any]) -> list[Any]:
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, dict(feed)))
-
-
-def _manifest(converted: _Converted, wanted: BuildRequest, recipe: Recipe, content: bytes) -> BuildManifest:
-    return BuildManifest(
-        version=MANIFEST_VERSION,
-        recipe=recipe.name,
-        options=wanted.options,
-        format=recipe.format.value,
-        model_file=MODEL_FILE,
-        sha256=hashlib.sha256(content).hexdigest(),
-        size_bytes=len(content),
-        source_sha256=wanted.source_sha256,
-        calibration_sha256=wanted.calibration_sha256,
-        inputs=converted.inputs,
-        outputs=converted.outputs,
-        operators=converted.operators,
-        float_operators=converted.float_operators,
-        floor=floor_of(converted.model),
-        tool_versions={name: metadata.version(name) for name in _TOOLS}
-        | {"python": platform.python_version()},
-        toolchain=TOOLCHAIN.name,
-        toolchain_revision=TOOLCHAIN.revision,
-    )
-
-
-def _operator_findings(recipe: Recipe, converted: _Converted) -> Iterator[Finding]:
-    left = converted.float_operators
-    if left:
-        reasons = tuple(sorted({operator.reason for operator in left}))
-        names = tuple(operator.name for operator in left[:20])
-        yield Finding.of(
-            "BUILD-FLOAT-OPERATORS", recipe.name, count=len(left), reasons=reasons, operators=names
-        )
-    if converted.kept_in_int8:
-        yield Finding.of("BUILD-KEPT-IN-INT8", recipe.name, operators=converted.kept_in_int8)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from phoneproof.cli.summary import next_commands, run_json, show_run
 from phoneproof.errors import ToolchainError
-from phoneproof.recipes.table import RecipeOptions, recipe_named
+from phoneproof.recipes.rows import recipe_named
+from phoneproof.recipes.table import RecipeOptions
 from phoneproof.report.model import Accuracy, Report
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.run import FinishedRun

@@ -15,7 +15,8 @@ from phoneproof.errors import PlanError
 from phoneproof.plan import data_section
 from phoneproof.plan.model import from_effective, plan_digest, read_plan
 from phoneproof.plan.sections import options_of
-from phoneproof.recipes.table import RECIPES, Method, RecipeOptions
+from phoneproof.recipes.rows import RECIPES
+from phoneproof.recipes.table import Method, RecipeOptions
 from tests.plan.plans import RIGHT, changed, plan_of, refusal, written
 
 LEAST = """\

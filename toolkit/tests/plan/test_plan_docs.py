@@ -13,7 +13,7 @@ from phoneproof.plan import data_section
 from phoneproof.plan.model import Plan, from_effective
 from phoneproof.plan.problems import sections
 from phoneproof.plan.values import Section
-from phoneproof.recipes.table import RECIPES
+from phoneproof.recipes.rows import RECIPES
 
 DOCS = Path(__file__).parents[3] / "docs" / "plan.md"
 ROW = re.compile(r"\| `(\w+)` \| .+ \| `(.+)` \| ?.* ?\|")

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from phoneproof.errors import ToolchainError
-from phoneproof.recipes.table import RECIPES
+from phoneproof.recipes.rows import RECIPES
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, release, version_findings
 
 ONNXRUNTIME = TOOLCHAINS["onnxruntime"]

@@ -13,7 +13,8 @@ from phoneproof.findings import Finding
 from phoneproof.jobs.planning import Placement, PlannedCase
 from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.protocol.events import CaseFinished, Measured, Stamp
-from phoneproof.recipes.table import RecipeOptions, recipe_named
+from phoneproof.recipes.rows import recipe_named
+from phoneproof.recipes.table import RecipeOptions
 from phoneproof.report.model import Comparison, Result, Size
 from phoneproof.report.sentences import reason_sentence
 from phoneproof.runs.building import FinishedBuild

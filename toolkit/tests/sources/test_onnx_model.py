@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from phoneproof.errors import RecipeError, SourceModelError
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.sources.onnx_model import OnnxSourceRequest, content_sha256, load_onnx, load_source
+from phoneproof.sources.onnx_model import content_sha256, load_onnx, load_source
 from phoneproof.sources.onnx_versions import floor_of, within_target
+from phoneproof.sources.request import OnnxSourceRequest
 from tests.models.onnx_networks import NetworkBuilder, classifier, images, saved, two_inputs
 from tests.toolchains.built import outputs_of, sqnr_db
 
