@@ -8,6 +8,7 @@ PhoneproofError                      exit code
 │   ├── DataError                        a calibration or evaluation set that cannot be used
 │   │   └── BrokenSampleError                one sample of it; it is left out and becomes a finding
 │   ├── RecipeError                      a recipe, option or route that does not exist or does not fit
+│   ├── BuildFileError                   a build made elsewhere that cannot be read, or is not what it says
 │   └── RunFolderError                   a run folder that is missing, foreign, or of another plan
 ├── IncompleteError                  3   the request is right but could not be carried out
 │   ├── ToolchainError                   a vendor's converter failed, or is absent or of a wrong version
@@ -85,6 +86,10 @@ class BrokenSampleError(DataError):
 
 class RecipeError(RequestError):
     """A recipe or one of its options does not exist, or does not fit the source model or device."""
+
+
+class BuildFileError(RequestError):
+    """A build made elsewhere is missing, corrupt, or not of the stated format."""
 
 
 class RunFolderError(RequestError):
