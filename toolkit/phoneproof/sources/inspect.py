@@ -14,8 +14,8 @@ from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.work import Progress, run_worker
+from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.onnx_model import external_files, load_source
-from phoneproof.sources.onnx_shapes import refuse_batch
 from phoneproof.sources.onnx_versions import opset_of, refuse_newer_opset
 from phoneproof.sources.request import OnnxSourceRequest
 

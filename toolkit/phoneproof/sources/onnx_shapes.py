@@ -1,16 +1,13 @@
 """Fixing the dynamic axes of an ONNX model, and describing its inputs and outputs."""
 
-import difflib
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx
 
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
+from phoneproof.sources.axes import PLAN_KEY, fixed_length, refuse_rank, refuse_unknown_inputs
 from phoneproof.sources.onnx_folding import folded
-
-PLAN_KEY = "[[models]] shapes"
 
 
 def fixed(model: Any, shapes: dict[str, tuple[int, ...]], place: str) -> Any:
@@ -18,7 +15,7 @@ def fixed(model: Any, shapes: dict[str, tuple[int, ...]], place: str) -> Any:
 
     shapes: input name to shape, batch included. Raises SourceModelError as `load_onnx` says.
     """
-    _refuse_unknown_inputs(shapes, [value.name for value in model.graph.input], place)
+    refuse_unknown_inputs(shapes, [value.name for value in model.graph.input], place)
     bound: dict[str, int] = {}
     for value in model.graph.input:
         _fix_input(value, shapes.get(value.name), bound, place)
@@ -69,33 +66,6 @@ def specs(model: Any, place: str) -> tuple[tuple[TensorSpec, ...], tuple[TensorS
     return inputs, outputs
 
 
-def refuse_batch(inputs: Iterable[tuple[str, Sequence[int | None]]], place: str) -> None:
-    """SourceModelError for an input whose first axis, the batch, is above 1: samples are run one by one.
-
-    inputs: name and shape of each; None is a length that is left open.
-    """
-    for name, shape in inputs:
-        batch = shape[0] if shape else None
-        if batch is not None and batch > 1:
-            raise SourceModelError(
-                f"The first axis of the input, its batch, has length {batch}, and samples run one by one.",
-                where=f"{place}: input {name!r}",
-                next_step="Export the model with a batch of 1, or with a dynamic first axis.",
-            )
-
-
-def _refuse_unknown_inputs(shapes: Iterable[str], known: list[str], place: str) -> None:
-    for name in shapes:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise SourceModelError(
-                f"{PLAN_KEY} names {name[:80]!r}, which is not an input of the model.",
-                where=place,
-                next_step=f"The nearest input is {near[0]!r}." if near else None,
-                inputs=tuple(known),
-            )
-
-
 def _fix_input(value: Any, wanted: tuple[int, ...] | None, bound: dict[str, int], place: str) -> None:
     where = f"{place}: input {value.name!r}"
     if value.type.WhichOneof("value") != "tensor_type":
@@ -107,37 +77,21 @@ def _fix_input(value: Any, wanted: tuple[int, ...] | None, bound: dict[str, int]
         for _ in wanted:
             tensor.shape.dim.add()
     axes = tensor.shape.dim
-    if not tensor.HasField("shape") or (wanted is not None and len(wanted) != len(axes)):
+    if not tensor.HasField("shape"):
         raise SourceModelError(
-            f"{PLAN_KEY} must give all {len(axes)} axes of the input."
-            if tensor.HasField("shape")
-            else "The model does not say how many axes the input has.",
+            "The model does not say how many axes the input has.",
             where=where,
             next_step=f"Set its whole shape, batch included, in {PLAN_KEY}.",
         )
+    refuse_rank(wanted, len(axes), where)
     for index, axis in enumerate(axes):
         _fix_axis(index, axis, None if wanted is None else wanted[index], bound, where)
 
 
 def _fix_axis(index: int, axis: Any, wanted: int | None, bound: dict[str, int], where: str) -> None:
     label = axis.dim_param or "unnamed"
-    length = axis.dim_value if axis.HasField("dim_value") else bound.get(axis.dim_param)
-    if length is None:
-        length = wanted if wanted is not None else (1 if index == 0 else None)
-    if length is None:
-        raise SourceModelError(
-            f"Axis {index} ({label}) has no fixed length.",
-            where=where,
-            next_step=f"Set the input's shape in {PLAN_KEY}.",
-        )
-    if length < 1 or (wanted is not None and wanted != length):
-        raise SourceModelError(
-            f"Axis {index} ({label}) has length {length}, but {wanted} is asked for."
-            if length > 0
-            else f"Axis {index} ({label}) has length {length}.",
-            where=where,
-            next_step=f"Correct {PLAN_KEY}, or export the model with a dynamic axis.",
-        )
+    known = axis.dim_value if axis.HasField("dim_value") else bound.get(axis.dim_param)
+    length = fixed_length(index, label, known, wanted, where)
     if axis.HasField("dim_param") and axis.dim_param:
         bound[axis.dim_param] = length
     axis.dim_value = length

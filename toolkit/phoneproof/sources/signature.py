@@ -13,8 +13,8 @@ import onnx
 
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.work import Progress, run_worker
+from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.onnx_model import parse_onnx
-from phoneproof.sources.onnx_shapes import refuse_batch
 from phoneproof.sources.onnx_versions import refuse_newer_opset
 
 
