@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from phoneproof.errors import RuntimeUnavailableError, StorageError, said
+from phoneproof.runtimes.mil.operators import KNOWN
 from phoneproof.runtimes.mil.program import Block, read_program
 from phoneproof.runtimes.mil.vendor import ArrayFeatureType, ModelSpec
 from phoneproof.runtimes.mil.weights import WeightFiles
@@ -67,8 +68,9 @@ class AllowedShapes:
 def read_package(folder: Path) -> Package:
     """The ML program in `folder`.
 
-    StorageError for a package that is damaged. RuntimeUnavailableError for one that is whole but holds
-    something that is not interpreted: another kind of model, images, states, several functions.
+    StorageError for a package that is damaged. UnsupportedOperatorError for operators that are not known.
+    RuntimeUnavailableError for a package that is whole but holds something that is not interpreted: another
+    kind of model, images, states, several functions.
     """
     path = _specification(folder)
     spec = ModelSpec()
@@ -93,7 +95,7 @@ def read_package(folder: Path) -> Package:
         )
     inputs = tuple(_feature(f, "input", folder) for f in spec.description.input)
     outputs = tuple(_feature(f, "output", folder) for f in spec.description.output)
-    program = read_program(spec.mlProgram, WeightFiles(folder, path.parent))
+    program = read_program(spec.mlProgram, WeightFiles(folder, path.parent), KNOWN)
     shapes = {f.name: _allowed(f.type.multiArrayType) for f in spec.description.input}
     return Package(inputs, outputs, program, shapes)
 
@@ -101,7 +103,9 @@ def read_package(folder: Path) -> Package:
 def _specification(folder: Path) -> Path:
     manifest = folder / "Manifest.json"
     if not manifest.is_file():
-        raise StorageError("This is no .mlpackage: Manifest.json is missing.", where=str(folder), next_step=_AGAIN)
+        raise StorageError(
+            "This is no .mlpackage: Manifest.json is missing.", where=str(folder), next_step=_AGAIN
+        )
     try:
         content = json.loads(manifest.read_bytes())
         relative = content["itemInfoEntries"][content["rootModelIdentifier"]]["path"]

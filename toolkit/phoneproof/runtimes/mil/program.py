@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from phoneproof.errors import RuntimeUnavailableError, StorageError
+from phoneproof.errors import RuntimeUnavailableError, StorageError, UnsupportedOperatorError
 from phoneproof.runtimes.mil.types import PROTO_DTYPES, SUB_BYTE_BITS, Array, TensorType, held, unpacked
 from phoneproof.runtimes.mil.types import stored_dtype as stored
 from phoneproof.runtimes.mil.weights import WeightFiles
@@ -70,9 +70,10 @@ class Block:
                 yield from block.all_operations()
 
 
-def read_program(program: Any, weights: WeightFiles) -> Block:
+def read_program(program: Any, weights: WeightFiles, known: Mapping[str, frozenset[str]]) -> Block:
     """The only function of a MIL.proto Program; its inputs are the block's.
 
+    known: parameters by type of operator. UnsupportedOperatorError if the program has others.
     RuntimeUnavailableError if it has several functions, or values of a kind that is not interpreted here.
     StorageError if a constant cannot be read.
     """
@@ -89,8 +90,35 @@ def read_program(program: Any, weights: WeightFiles) -> Block:
         raise StorageError(
             f"The ML program has no block for its own opset {function.opset!r}.", where=str(weights.package)
         )
+    _check_known(specialization, known, str(weights.package))
     block = _block(specialization, weights)
     return Block(tuple(_output(i) for i in function.inputs), block.operations, block.outputs)
+
+
+def _check_known(block: Any, known: Mapping[str, frozenset[str]], where: str) -> None:
+    unknown = tuple(_unknown(block, known))
+    if unknown:
+        raise UnsupportedOperatorError(
+            f"mil_interpreter does not know {len(unknown)} of the build's operators: {', '.join(unknown[:5])}"
+            f"{', ...' if len(unknown) > 5 else ''}.",
+            where=where,
+            next_step="Judge this build on an Apple device.",
+            operators=unknown,
+        )
+
+
+def _unknown(block: Any, known: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    """Each operator that is not known, as "type (name)"; "type.parameter (name)" where only that is not."""
+    for operation in block.operations:
+        name = operation.outputs[0].name if operation.outputs else "no output"
+        if operation.type not in known:
+            yield f"{operation.type} ({name})"
+            continue
+        given = {*operation.inputs, *operation.attributes} - {"name", "val"}
+        for parameter in sorted(given - known[operation.type]):
+            yield f"{operation.type}.{parameter} ({name})"
+        for inner in operation.blocks:
+            yield from _unknown(inner, known)
 
 
 def _block(proto: Any, weights: WeightFiles) -> Block:
@@ -134,7 +162,7 @@ def _output(proto: Any) -> Output:
 
 
 def tensor_type(proto: Any, place: str) -> TensorType:
-    """The type of a ValueType message. RuntimeUnavailableError for lists, states, dictionaries and the like."""
+    """The type of a ValueType message. RuntimeUnavailableError for lists, states, dictionaries and so on."""
     kind = proto.WhichOneof("type")
     if kind != "tensorType":
         raise RuntimeUnavailableError(

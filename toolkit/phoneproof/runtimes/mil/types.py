@@ -1,9 +1,9 @@
 """The tensor types of MIL and how this interpreter holds their values.
 
-A float16 value is held in a float32 array in which every element is a float16 number: an operator computes in
-float32 and its result is rounded once to float16. Core ML promises no order of accumulation and its units
-accumulate float16 products in float32, so one rounding per operator is the float16 arithmetic that all of them
-approximate; rounding inside an operator would model one unit and be wrong for the others.
+A float16 value is held in a float32 array in which every element is a float16 number: an operator computes
+in float32 and its result is rounded once to float16. MIL defines what an operator computes, not in which
+order or width it accumulates. One rounding per operator is the most exact float16 arithmetic that the types
+allow; rounding inside an operator would model one unit of one device and be wrong for the others.
 Integers below eight bits are held in int8 and uint8 arrays.
 """
 
@@ -71,8 +71,7 @@ class TensorType:
     def admits(self, shape: tuple[int, ...]) -> bool:
         """Whether a value of `shape` is of this type."""
         return len(shape) == len(self.shape) and all(
-            expected is None or expected == length
-            for expected, length in zip(self.shape, shape, strict=True)
+            expected is None or expected == length for expected, length in zip(self.shape, shape, strict=True)
         )
 
 

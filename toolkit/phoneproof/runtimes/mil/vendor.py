@@ -5,12 +5,12 @@ import sys
 import warnings
 from typing import Any
 
-# `import coremltools` imports TensorFlow where it is installed, and TensorFlow 2.21 before torch's triton ends the
-# process with a segmentation fault (tried with torch 2.13, Linux). With None here that import fails, which
-# coremltools treats as TensorFlow not being installed. What was imported before stays.
+# `import coremltools` imports TensorFlow where it is installed, and TensorFlow 2.21 before torch's triton
+# ends the process with a segmentation fault (tried with torch 2.13, Linux). With None here that import fails,
+# which coremltools treats as TensorFlow not being installed. What was imported before stays.
 _BLOCKED = "tensorflow" not in sys.modules
 sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]
-# coremltools tells on every import that the native parts of macOS are missing and that torch is newer than tested.
+# coremltools tells on every import that the native parts of macOS are missing and that torch is too new.
 _LOGGER = logging.getLogger("coremltools")
 _LEVEL = _LOGGER.level
 _LOGGER.setLevel(logging.CRITICAL)

@@ -38,7 +38,8 @@ class WeightFiles:
         """
         if dtype not in _READERS:
             raise RuntimeUnavailableError(
-                f"A constant of {dtype} in a weight file is not read by mil_interpreter.", where=str(self.package)
+                f"A constant of {dtype} in a weight file is not read by mil_interpreter.",
+                where=str(self.package),
             )
         try:
             values = getattr(self._reader(file_name), _READERS[dtype])(offset)
@@ -71,7 +72,8 @@ class WeightFiles:
         path = (self._model_folder / file_name.removeprefix(_MODEL_PATH)).resolve()
         if not path.is_relative_to(self.package.resolve()):
             raise StorageError(
-                f"The program names a weight file outside its package: {file_name!r}.", where=str(self.package)
+                f"The program names a weight file outside its package: {file_name!r}.",
+                where=str(self.package),
             )
         if not path.is_file():
             raise StorageError(
