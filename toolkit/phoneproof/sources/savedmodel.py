@@ -1,0 +1,109 @@
+"""TensorFlow SavedModel source models: one signature of the folder."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from phoneproof.builds.model_files import model_sha256
+from phoneproof.errors import SourceModelError, said
+from phoneproof.sources.request import SavedModelRequest
+from phoneproof.sources.tensorflow_graph import OpenModel, OpenTensor, TensorflowSource, frozen
+from phoneproof.sources.tensorflow_vendor import tensorflow
+
+DEFAULT_SIGNATURE: Final = "serving_default"
+
+
+def load_savedmodel(request: SavedModelRequest) -> TensorflowSource:
+    """The signature that `request` names, axes fixed.
+
+    SourceModelError as `open_savedmodel` and tensorflow_graph.frozen; also if the folder is not the one that was
+    planned.
+    """
+    model = open_savedmodel(Path(request.path), request.signature)
+    if request.sha256 is not None and request.sha256 != model.sha256:
+        raise SourceModelError(
+            "The source model has changed since the run was planned.",
+            where=request.path,
+            next_step="Start the command again.",
+            planned_sha256=request.sha256,
+            found_sha256=model.sha256,
+        )
+    return frozen(model, request.shapes)
+
+
+def open_savedmodel(path: Path, signature: str | None = None) -> OpenModel:
+    """Read the SavedModel at `path`.
+
+    signature: None takes serving_default, or the only one. SourceModelError: missing, damaged, without a
+    signature, or several and none that can be meant.
+    """
+    if not (path / "saved_model.pb").is_file():
+        raise SourceModelError(
+            "The folder has no saved_model.pb.",
+            where=str(path),
+            next_step="Name the folder that model.export or tf.saved_model.save wrote.",
+        )
+    tf = tensorflow()
+    try:
+        loaded = tf.saved_model.load(str(path))
+    except Exception as error:  # TensorFlow's loader raises whatever the file makes it meet
+        raise SourceModelError(
+            f"TensorFlow cannot load the SavedModel: {said(error, 400)}.",
+            where=str(path),
+            next_step="Save the model again, and check that the whole folder was copied, variables included.",
+        ) from error
+    function = _signature(loaded, signature, path)
+    inputs = {name: spec for name, spec in function.structured_input_signature[1].items()}
+    given = function.structured_outputs
+    outputs = given if isinstance(given, dict) else {}
+    if not inputs or not outputs:
+        raise SourceModelError(
+            "The signature has no named inputs or outputs.", where=str(path), next_step="Export it again."
+        )
+    names, wanted = list(inputs), list(outputs)
+
+    def call(tensors: Any) -> list[Any]:
+        answer = function(**dict(zip(names, tensors, strict=True)))
+        return [answer[name] for name in wanted]
+
+    return OpenModel(
+        path=path,
+        sha256=model_sha256(path),
+        inputs=tuple(_tensor(name, inputs[name]) for name in names),
+        outputs=tuple(_tensor(name, outputs[name]) for name in wanted),
+        call=call,
+        recorded=lambda run: (run(), ()),
+        owner=loaded,
+    )
+
+
+def _signature(loaded: Any, wanted: str | None, path: Path) -> Any:
+    signatures = {name: one for name, one in loaded.signatures.items() if not name.startswith("__")}
+    listed = ", ".join(repr(name[:80]) for name in sorted(signatures))
+    if not signatures:
+        raise SourceModelError(
+            "The SavedModel has no signature.",
+            where=str(path),
+            next_step="Export it with model.export(FOLDER), or save it with signatures=….",
+        )
+    if wanted is not None:
+        if wanted not in signatures:
+            raise SourceModelError(
+                f"The SavedModel has no signature {wanted[:80]!r}.",
+                where=str(path),
+                next_step=f"It has: {listed}.",
+            )
+        return signatures[wanted]
+    if DEFAULT_SIGNATURE in signatures:
+        return signatures[DEFAULT_SIGNATURE]
+    if len(signatures) > 1:
+        raise SourceModelError(
+            f"The SavedModel has {len(signatures)} signatures, and none is {DEFAULT_SIGNATURE!r}.",
+            where=str(path),
+            next_step=f"Set signature in [[models]] to one of: {listed}.",
+        )
+    return next(iter(signatures.values()))
+
+
+def _tensor(name: str, spec: Any) -> OpenTensor:
+    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+    return OpenTensor(name, spec.dtype.name, shape)
