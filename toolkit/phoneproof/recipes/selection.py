@@ -1,23 +1,34 @@
 """Which operators a plan leaves in float: by name, by type or all; a name beats a type, a type beats all."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from phoneproof.errors import RecipeError
 from phoneproof.recipes.table import RecipeOptions
 
 
+def wish(names: Sequence[str], types: Sequence[str], options: RecipeOptions) -> bool | None:
+    """What the plan says of one operator: True for float, False for int8, None if it does not name it.
+
+    names, types: all that the operator is called, the nearest first; the nearest that is named decides, and
+    any name beats any type.
+    """
+    for called, kept, quantized in (
+        (names, options.keep_float_names, options.quantize_names),
+        (types, options.keep_float_types, options.quantize_types),
+    ):
+        for one in called:
+            if one in kept:
+                return True
+            if one in quantized:
+                return False
+    return None
+
+
 def is_kept_in_float(name: str, kind: str, options: RecipeOptions) -> bool:
     """Whether the plan keeps the operator `name` of type `kind` in float."""
-    if name in options.keep_float_names:
-        return True
-    if name in options.quantize_names:
-        return False
-    if kind in options.keep_float_types:
-        return True
-    if kind in options.quantize_types:
-        return False
-    return options.keep_float
+    wanted = wish((name,), (kind,), options)
+    return options.keep_float if wanted is None else wanted
 
 
 def kept_in_float(types: Mapping[str, str], options: RecipeOptions) -> frozenset[str]:
@@ -26,15 +37,19 @@ def kept_in_float(types: Mapping[str, str], options: RecipeOptions) -> frozenset
     types: type of each operator that can be quantized, by its name. RecipeError for a name or a type of the
     options that is not among them: vendors' tools ignore it silently.
     """
-    for key in ("keep_float_names", "quantize_names"):
-        _refuse_unknown(getattr(options, key), types, key, "operator")
-    for key in ("keep_float_types", "quantize_types"):
-        _refuse_unknown(getattr(options, key), set(types.values()), key, "operator type")
+    refuse_unknown(types, set(types.values()), options)
     return frozenset(name for name, kind in types.items() if is_kept_in_float(name, kind, options))
 
 
-def _refuse_unknown(names: Iterable[str], known: Iterable[str], key: str, what: str) -> None:
-    choices = sorted(known)
+def refuse_unknown(names: Iterable[str], types: Iterable[str], options: RecipeOptions) -> None:
+    """RecipeError for a name or a type of the options that the source model does not have."""
+    known = {"names": (sorted(names), "operator"), "types": (sorted(types), "operator type")}
+    for ending, (choices, what) in known.items():
+        for key in (f"keep_float_{ending}", f"quantize_{ending}"):
+            _refuse_unknown(getattr(options, key), choices, key, what)
+
+
+def _refuse_unknown(names: Iterable[str], choices: Sequence[str], key: str, what: str) -> None:
     for name in names:
         if name not in choices:
             near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
