@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from phoneproof.errors import DataError, ToolchainError
 from phoneproof.quantize.onnx_graph import PreparedGraph
-from phoneproof.quantize.statistics import Histogram, Scratch, TensorStatistics
+from phoneproof.quantize.statistics import Derivation, Histogram, Scratch, TensorStatistics
 
 Sample = Mapping[str, NDArray[Any]]
 """One sample: input name to an array of the input's dtype and shape, batch of 1 included."""
@@ -31,15 +30,6 @@ SAME_VALUES: Final = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "U
 """Operators whose output holds the values of their input, so that one histogram serves both."""
 
 _FLOAT_TYPES: Final = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16})
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """A tensor whose statistics follow from those of `source`: its values clipped to low ≤ 0 ≤ high."""
-
-    source: str
-    low: float
-    high: float
 
 
 def observe(

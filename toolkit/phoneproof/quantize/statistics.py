@@ -175,3 +175,12 @@ class Scratch:
         np.copyto(narrow, scaled, casting="unsafe")
         np.copyto(bins, narrow)
         return bins
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A tensor whose statistics follow from those of `source`: its values clipped to low ≤ 0 ≤ high."""
+
+    source: str
+    low: float
+    high: float

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from phoneproof.builds.manifest import BuildManifest
 from phoneproof.protocol.codec import from_dict
 from phoneproof.protocol.work import Progress
-from phoneproof.quantize.calibrate import MethodRequest, ranges_by
+from phoneproof.quantize.calibration import MethodRequest, ranges_by
 from phoneproof.quantize.observe import observe
 from phoneproof.quantize.onnx_graph import prepare
 from phoneproof.quantize.ranges import write_ranges
