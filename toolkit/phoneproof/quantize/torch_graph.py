@@ -1,0 +1,258 @@
+"""The aten graph that PT2E calibrates and quantizes, and what a user calls its operators.
+
+`prepare` makes the same graph, with the same node names, in the calibration worker and in the toolchains, so
+that a range found by name in one is right in the other.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.fx import GraphModule, Node
+
+from phoneproof.errors import SourceModelError, said
+from phoneproof.recipes.selection import refuse_unknown, wish
+from phoneproof.recipes.table import RecipeOptions
+
+SAME_VALUES: Final = frozenset(
+    {"view", "reshape", "flatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "contiguous"}
+    | {"clone", "alias", "detach", "dropout", "dropout_", "view_copy", "permute_copy", "squeeze_copy"}
+)
+"""Operators whose output holds the values of their first input (dropout: when not training)."""
+
+CLAMPS: Final = frozenset({"relu", "relu_", "relu6", "relu6_", "hardtanh", "hardtanh_"})
+"""Operators that clip their input to a constant interval around or from zero."""
+
+ACTIVATIONS: Final = CLAMPS | frozenset(
+    {"leaky_relu", "leaky_relu_", "silu", "silu_", "elu", "elu_", "celu", "selu", "mish", "mish_", "gelu"}
+    | {"hardswish", "hardswish_", "hardsigmoid", "hardsigmoid_", "sigmoid", "tanh", "log_sigmoid"}
+)
+"""Operators that quantizers fuse into the one before."""
+
+ARITHMETIC: Final = frozenset(
+    {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"}
+    | {"linear", "matmul", "add", "add_", "mul", "mul_"}
+)
+"""Operators that PT2E quantizers give integer arithmetic and that can take an activation in."""
+
+QUANTIZABLE: Final = (
+    ARITHMETIC
+    | ACTIVATIONS
+    | SAME_VALUES
+    | frozenset({"cat", "mean", "slice", "slice_copy", "expand"})
+    | {f"{name}{axes}d" for name in ("max_pool", "avg_pool", "adaptive_avg_pool") for axes in (1, 2, 3)}
+)
+"""Operators around which a quantizer of ours observes: XNNPACKQuantizer and CoreMLQuantizer."""
+
+_BATCH_NORMS: Final = (
+    torch.ops.aten.batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit_no_training.default,
+)
+
+
+@dataclass(frozen=True)
+class TorchOperator:
+    """One operator of the exported program.
+
+    node: its name in the graph. aten: its type there, without namespace and overload, as conv2d.
+    modules: paths of the modules that it is part of, the innermost first, as features.0.conv, features.0,
+    features. classes: the names of their classes, as Conv2d, Sequential. The model itself is left out.
+    """
+
+    node: str
+    aten: str
+    modules: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that a plan can name it by, the nearest first."""
+        return (self.node, *self.modules)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All types that a plan can name it by, the nearest first."""
+        return (self.aten, *self.classes)
+
+
+@dataclass(frozen=True)
+class PreparedProgram:
+    """graph: what is calibrated and quantized: parameters are attributes, batch norms are folded into the
+    convolutions and linear layers before them.
+
+    operators: of the exported program, by node name. origins: for each operator of `graph`, the names of the
+    exported program's nodes that it computes.
+    """
+
+    graph: GraphModule
+    operators: Mapping[str, TorchOperator]
+    origins: Mapping[str, frozenset[str]]
+
+
+def prepare(program: Any) -> PreparedProgram:
+    """Prepare a torch.export.ExportedProgram, which stays as it is. SourceModelError if it has no module."""
+    try:
+        # Guards would be nodes that call no operator; the shapes they check are those of the calibration set.
+        graph = program.module(check_guards=False)
+    except Exception as error:  # torch's errors have no base class of their own
+        raise SourceModelError(
+            f"The exported program cannot be taken apart: {said(error)}.",
+            next_step="Export the module again with this version of torch.",
+        ) from error
+    operators = {node.name: _operator(node) for node in graph.graph.nodes if is_operator(node)}
+    origins = {name: frozenset({name}) for name in operators}
+    foldable = foldable_batch_norms(graph)
+    for node in foldable:
+        origins[node.all_input_nodes[0].name] |= origins.pop(node.name)
+    fold_batch_norms(graph, foldable)
+    return PreparedProgram(graph, operators, origins)
+
+
+def is_operator(node: Node) -> bool:
+    """Whether the node computes something: neither a constant nor a placeholder."""
+    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+
+
+def aten_name(node: Node) -> str:
+    """The operator's type without namespace and overload: conv2d; empty for a node that is no operator."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return ""
+    return node.target._schema.name.rpartition("::")[2]
+
+
+def is_float(node: Node) -> bool:
+    """Whether the node's value is one tensor of floats."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def is_quantizable(node: Node) -> bool:
+    """Whether a quantizer may observe what goes into the operator or comes out of it."""
+    return is_operator(node) and aten_name(node) in QUANTIZABLE
+
+
+def is_constant(node: Node) -> bool:
+    """Whether the node's value does not depend on the model's inputs."""
+    if node.op == "get_attr":
+        return True
+    return is_operator(node) and all(is_constant(before) for before in node.all_input_nodes)
+
+
+def constant_value(graph: GraphModule, node: Node) -> Any:
+    """The value of a constant node: a tensor, or what its operator gives."""
+    if node.op == "get_attr":
+        value: Any = graph
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        return value.detach() if isinstance(value, torch.Tensor) else value
+    operator: Any = node.target
+    arguments, keywords = torch.fx.map_arg((node.args, node.kwargs), lambda one: constant_value(graph, one))
+    with torch.no_grad():
+        return operator(*arguments, **keywords)
+
+
+def kept_by_plan(prepared: PreparedProgram, options: RecipeOptions) -> frozenset[str]:
+    """Names of the prepared graph's nodes that the plan keeps in float.
+
+    Operators that a quantizer fuses (batch norm and activation into the operator before) stay together: one
+    of them named to stay in float keeps all of them there. RecipeError for a name or a type that the program
+    does not have.
+    """
+    every = prepared.operators.values()
+    refuse_unknown(
+        {name for one in every for name in one.names}, {kind for one in every for kind in one.types}, options
+    )
+    kept: set[str] = set()
+    for group in _fused_groups(prepared.graph):
+        origins = [prepared.operators[name] for node in group for name in prepared.origins.get(node, ())]
+        wishes = [wish(one.names, one.types, options) for one in origins]
+        default = options.keep_float and False not in wishes
+        if True in wishes or default:
+            kept.update(group)
+    return frozenset(kept)
+
+
+def foldable_batch_norms(graph: GraphModule) -> list[Node]:
+    """Batch norms that can be folded into the operator before without changing anything else.
+
+    torchao folds more (utils.py of 0.18): if something else uses the convolution's output, or another call
+    its weights (one module called twice), that gets the scaled values too, without a word.
+    """
+    return [node for node in graph.graph.nodes if node.target in _BATCH_NORMS and _is_foldable(node)]
+
+
+def fold_batch_norms(graph: GraphModule, foldable: Iterable[Node]) -> None:
+    """Fold these batch norms, in place, and no others."""
+    from torchao.quantization.pt2e.utils import _fuse_conv_bn_, _fuse_linear_bn_
+
+    with hidden(set(batch_norms(graph)) - set(foldable)):
+        _fuse_conv_bn_(graph)
+        _fuse_linear_bn_(graph)
+
+
+def batch_norms(graph: GraphModule) -> list[Node]:
+    """The batch norms of the graph."""
+    return [node for node in graph.graph.nodes if node.target in _BATCH_NORMS]
+
+
+@contextmanager
+def hidden(nodes: Iterable[Node]) -> Iterator[None]:
+    """Hide these operators from a vendor's pass: meanwhile they call a function that no pass knows."""
+    targets = {node: node.target for node in nodes}
+    for node in targets:
+        node.target = _hidden
+    try:
+        yield
+    finally:
+        for node, target in targets.items():
+            node.target = target
+        for graph in {node.graph for node in targets}:
+            if graph.owning_module is not None:
+                graph.owning_module.recompile()
+
+
+def _hidden(*_: Any, **__: Any) -> None:
+    raise RuntimeError("a hidden operator was run")
+
+
+def _is_foldable(norm: Node) -> bool:
+    before = norm.args[0]
+    if not isinstance(before, Node) or aten_name(before) not in ARITHMETIC or len(before.users) != 1:
+        return False
+    constants = [one for one in before.args[1:3] if isinstance(one, Node)]
+    if any(one.op != "get_attr" or len(one.users) != 1 for one in constants):
+        return False
+    value = before.args[0].meta.get("val") if isinstance(before.args[0], Node) else None
+    # A linear layer works on the last axis and a batch norm on the second: the same one of two axes only.
+    return aten_name(before) != "linear" or (isinstance(value, torch.Tensor) and value.ndim == 2)
+
+
+def _operator(node: Node) -> TorchOperator:
+    stack = [(str(path), kind) for path, kind in node.meta.get("nn_module_stack", {}).values()]
+    # A module that is called a second time is written as path@1.
+    inner = [(path.partition("@")[0], kind) for path, kind in reversed(stack) if path]
+    classes = (kind.__qualname__ if isinstance(kind, type) else str(kind) for _, kind in inner)
+    return TorchOperator(
+        node.name,
+        aten_name(node),
+        tuple(path for path, _ in inner),
+        tuple(name.rpartition(".")[2] for name in classes),
+    )
+
+
+def _fused_groups(graph: GraphModule) -> list[tuple[str, ...]]:
+    """The operators in groups: an arithmetic operator with the activation that alone uses its output."""
+    groups: list[tuple[str, ...]] = []
+    taken: set[Node] = set()
+    for node in graph.graph.nodes:
+        if not is_operator(node) or node in taken:
+            continue
+        group = [node]
+        users = list(node.users)
+        if aten_name(node) in ARITHMETIC and len(users) == 1 and aten_name(users[0]) in ACTIVATIONS:
+            group += users
+            taken.update(users)
+        groups.append(tuple(one.name for one in group))
+    return groups
