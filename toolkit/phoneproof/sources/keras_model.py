@@ -12,36 +12,38 @@ from typing import Any, Final
 
 from phoneproof.errors import SourceModelError, said
 from phoneproof.sources.request import KerasSourceRequest
-from phoneproof.sources.tensorflow_graph import Layer, OpenModel, OpenTensor, TensorflowSource, frozen
+from phoneproof.sources.tensorflow_graph import (
+    Layer,
+    OpenModel,
+    OpenTensor,
+    TensorflowSource,
+    frozen,
+    refuse_changed,
+)
 from phoneproof.sources.tensorflow_vendor import keras
 
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"
 _CODE: Final = frozenset({"Lambda", "__lambda__"})
-_EXPORT: Final = "Load the model where its code is and save it with model.export(FOLDER); then name that SavedModel folder."
+_EXPORT: Final = (
+    "Load the model where its code is, save it with model.export(FOLDER), and name that SavedModel folder."
+)
 
 
 def load_keras(request: KerasSourceRequest) -> TensorflowSource:
     """The model that `request` names, axes fixed.
 
-    SourceModelError as `open_keras` and tensorflow_graph.frozen; also if it is not the model that was planned.
+    SourceModelError as `open_keras` and `frozen`; also if it is not the model that was planned.
     """
     model = open_keras(Path(request.path), request.trust_pickle)
-    if request.sha256 is not None and request.sha256 != model.sha256:
-        raise SourceModelError(
-            "The source model has changed since the run was planned.",
-            where=request.path,
-            next_step="Start the command again.",
-            planned_sha256=request.sha256,
-            found_sha256=model.sha256,
-        )
+    refuse_changed(model, request.sha256)
     return frozen(model, request.shapes)
 
 
 def open_keras(path: Path, trust_code: bool = False) -> OpenModel:
     """Read the model at `path`.
 
-    SourceModelError: missing, damaged, HDF5, code inside and not trusted, classes that are not Keras's own, no
-    declared inputs.
+    SourceModelError: missing, damaged, HDF5, code inside and not trusted, classes that are not Keras's own,
+    no declared inputs.
     """
     _check_archive(path)
     _check_classes(path, trust_code)
@@ -95,7 +97,7 @@ def _check_archive(path: Path) -> None:
         raise SourceModelError(
             "The file is not a .keras model, or is damaged.",
             where=str(path),
-            next_step='Save the model again with model.save("model.keras"), and check that the copy is complete.',
+            next_step='Save it again with model.save("model.keras"), and check that the copy is complete.',
         )
 
 
@@ -116,8 +118,8 @@ def _check_classes(path: Path, trust_code: bool) -> None:
                 raise SourceModelError(
                     "The model has a Lambda layer, which holds code.",
                     where=str(path),
-                    next_step="Set trust_pickle = true in [[models]] if you trust the file, or write the layer "
-                    "with keras.ops.",
+                    next_step="Set trust_pickle = true in [[models]] if you trust the file, or write the "
+                    "layer with keras.ops.",
                 )
             continue
         module = entry.get("module")

@@ -6,7 +6,13 @@ from typing import Any, Final
 from phoneproof.builds.model_files import model_sha256
 from phoneproof.errors import SourceModelError, said
 from phoneproof.sources.request import SavedModelRequest
-from phoneproof.sources.tensorflow_graph import OpenModel, OpenTensor, TensorflowSource, frozen
+from phoneproof.sources.tensorflow_graph import (
+    OpenModel,
+    OpenTensor,
+    TensorflowSource,
+    frozen,
+    refuse_changed,
+)
 from phoneproof.sources.tensorflow_vendor import tensorflow
 
 DEFAULT_SIGNATURE: Final = "serving_default"
@@ -15,18 +21,10 @@ DEFAULT_SIGNATURE: Final = "serving_default"
 def load_savedmodel(request: SavedModelRequest) -> TensorflowSource:
     """The signature that `request` names, axes fixed.
 
-    SourceModelError as `open_savedmodel` and tensorflow_graph.frozen; also if the folder is not the one that was
-    planned.
+    SourceModelError as `open_savedmodel` and `frozen`; also if it is not the model that was planned.
     """
     model = open_savedmodel(Path(request.path), request.signature)
-    if request.sha256 is not None and request.sha256 != model.sha256:
-        raise SourceModelError(
-            "The source model has changed since the run was planned.",
-            where=request.path,
-            next_step="Start the command again.",
-            planned_sha256=request.sha256,
-            found_sha256=model.sha256,
-        )
+    refuse_changed(model, request.sha256)
     return frozen(model, request.shapes)
 
 
@@ -52,7 +50,7 @@ def open_savedmodel(path: Path, signature: str | None = None) -> OpenModel:
             next_step="Save the model again, and check that the whole folder was copied, variables included.",
         ) from error
     function = _signature(loaded, signature, path)
-    inputs = {name: spec for name, spec in function.structured_input_signature[1].items()}
+    inputs = dict(function.structured_input_signature[1])
     given = function.structured_outputs
     outputs = given if isinstance(given, dict) else {}
     if not inputs or not outputs:

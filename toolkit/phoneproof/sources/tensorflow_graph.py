@@ -11,16 +11,9 @@ from phoneproof.sources.axes import PLAN_KEY, fixed_length, refuse_rank, refuse_
 from phoneproof.sources.tensorflow_vendor import tensorflow
 
 _REACHES_OUT: Final = frozenset(
-    {"ReadFile", "WriteFile", "MatchingFiles", "PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2"}
-    | {
-        "WholeFileReaderV2",
-        "TextLineReaderV2",
-        "TFRecordReaderV2",
-        "SaveV2",
-        "RestoreV2",
-        "MergeV2Checkpoints",
-    }
-    | {"FixedLengthRecordReaderV2", "IdentityReaderV2"}
+    {"ReadFile", "WriteFile", "MatchingFiles", "PyFunc", "PyFuncStateless", "EagerPyFunc", "PrintV2"}
+    | {"WholeFileReaderV2", "TextLineReaderV2", "TFRecordReaderV2", "FixedLengthRecordReaderV2"}
+    | {"SaveV2", "RestoreV2", "MergeV2Checkpoints"}
 )
 """Operators that touch files or run Python; a model that is only numbers in, numbers out has none."""
 
@@ -103,6 +96,18 @@ def frozen(model: OpenModel, shapes: Mapping[str, tuple[int, ...]]) -> Tensorflo
     )
     parameters = _parameters(function)
     return TensorflowSource(model.path, model.sha256, inputs, outputs, function, layers, parameters)
+
+
+def refuse_changed(model: OpenModel, planned: str | None) -> None:
+    """SourceModelError if the model is not the one that was planned; `planned` None checks nothing."""
+    if planned is not None and planned != model.sha256:
+        raise SourceModelError(
+            "The source model has changed since the run was planned.",
+            where=str(model.path),
+            next_step="Start the command again.",
+            planned_sha256=planned,
+            found_sha256=model.sha256,
+        )
 
 
 def trace(model: OpenModel, inputs: Sequence[TensorSpec]) -> tuple[Any, tuple[Layer, ...]]:

@@ -9,8 +9,8 @@ from phoneproof.errors import RuntimeUnavailableError
 _SETTINGS: Final = {
     # Keras takes its backend from the user's ~/.keras/keras.json otherwise.
     "KERAS_BACKEND": "tensorflow",
-    # oneDNN sums in another order on each kind of CPU: the same reference would then have other last digits on
-    # another machine. Eigen's kernels have not.
+    # oneDNN chooses the order of sums by the CPU ("slightly different numerical results", says TensorFlow's
+    # log), and the reference is kept and compared across machines.
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "CUDA_VISIBLE_DEVICES": "",
     "TF_CPP_MIN_LOG_LEVEL": "3",
