@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from phoneproof.recipes.table import RECIPES, Method, Mode, Recipe, RecipeOptions, Representation
+from phoneproof.recipes.rows import RECIPES
+from phoneproof.recipes.table import Method, Mode, Recipe, RecipeOptions, Representation
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.wanted import BASELINE_RECIPES
 

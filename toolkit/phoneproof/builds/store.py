@@ -28,8 +28,8 @@ DIGESTS_FILE: Final = "sha256.json"
 """In every entry: inner path and sha256 of each of its files."""
 
 STORE_VARIABLE: Final = "PHONEPROOF_STORE"
-Kind = Literal["builds", "ranges", "references", "samples", "facts", "demo"]
-KINDS: Final[tuple[Kind, ...]] = ("builds", "ranges", "references", "samples", "facts", "demo")
+Kind = Literal["builds", "exports", "ranges", "references", "samples", "facts", "demo"]
+KINDS: Final[tuple[Kind, ...]] = ("builds", "exports", "ranges", "references", "samples", "facts", "demo")
 EnvironmentKind = Literal["toolchain"]
 ENVIRONMENTS: Final = "toolchains"
 """Folder of the managed environments, beside the entries. They are installed by command and not pruned."""

@@ -18,15 +18,10 @@ def command(as_json: bool) -> int:
     from phoneproof.builds.store import default_store
     from phoneproof.cli.errors_text import printable
     from phoneproof.cli.json_text import json_text
-    from phoneproof.devices.host import HostDevice
-    from phoneproof.runs.run import host_command
+    from phoneproof.runs.hosts import described_host
 
     with tempfile.TemporaryDirectory(prefix="phoneproof-") as folder:
-        device = HostDevice(Path(folder), host_command(default_store()))
-        try:
-            description = device.describe()
-        finally:
-            device.close()
+        description = described_host(Path(folder), default_store())
     if as_json:
         click.echo(json_text({"devices": [asdict(description)]}))
         return 0

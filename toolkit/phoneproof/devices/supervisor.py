@@ -38,15 +38,20 @@ Sink = Callable[[Sequence[Event]], None]
 
 @dataclass(frozen=True)
 class HarnessCommand:
-    """How the harness is started. runtimes: further ones, `module:function` by name."""
+    """How the harness is started. runtimes: further ones, `module:function` by name.
+
+    needed: names of the runtimes that a description looks for; None for all.
+    """
 
     interpreter: Path = Path(sys.executable)
     python_path: tuple[Path, ...] = ()
     runtimes: Mapping[str, str] | None = None
+    needed: tuple[str, ...] | None = None
 
     def arguments(self, *arguments: str) -> list[str]:
         """The command line that starts it."""
         extra = [f"--runtime={name}={target}" for name, target in (self.runtimes or {}).items()]
+        extra += [f"--needed={name}" for name in self.needed or ()]
         parent = f"--parent={os.getpid()}"
         return [str(self.interpreter), "-m", "phoneproof.harness", parent, *extra, *arguments]
 

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--describe", type=Path, metavar="FILE")
     parser.add_argument("--probe", metavar="RUNTIME", help="print its version, if it can be imported")
     parser.add_argument("--runtime", action="append", default=[], metavar="NAME=MODULE:FUNCTION")
+    parser.add_argument("--needed", action="append", metavar="RUNTIME", help="describe these runtimes alone")
     parser.add_argument("--parent", type=int, metavar="PID", help="end when this process is gone")
     arguments = parser.parse_args()
     modules = {**RUNTIME_MODULES, **dict(one.split("=", 1) for one in arguments.runtime)}
@@ -42,7 +43,8 @@ def main() -> int:
         if arguments.probe is not None:
             sys.stdout.write(json.dumps(open_runtime(arguments.probe, modules).version) + "\n")
         if arguments.describe is not None:
-            _write_description(arguments.describe, modules, arguments.runtime)
+            looked_for = arguments.needed or list(modules)
+            _write_description(arguments.describe, looked_for, arguments.runtime)
         if arguments.folder is not None:
             run_job(arguments.folder, modules)
     except PhoneproofError as error:
@@ -51,10 +53,10 @@ def main() -> int:
     return EXIT_OK
 
 
-def _write_description(target: Path, modules: Mapping[str, str], extra: list[str]) -> None:
+def _write_description(target: Path, names: Iterable[str], extra: list[str]) -> None:
     facts = environment()
     saturates = int8_saturates(str(facts["machine"]), cpu_flags())
-    runtimes = {name: _probed_version(name, extra) for name in modules}
+    runtimes = {name: _probed_version(name, extra) for name in names}
     content = {"environment": {**facts, "int8_saturates": saturates}, "runtimes": runtimes}
     try:
         write_atomically(target, json.dumps(content))

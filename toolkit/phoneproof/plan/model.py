@@ -14,26 +14,25 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from phoneproof.data.preprocessing import canonical_json
 from phoneproof.data.set_specs import set_from_dict
 from phoneproof.errors import PlanError
+from phoneproof.plan.build_section import BuildSection, with_default_options
 from phoneproof.plan.data_section import CsvSection, DataSection, DeclaredSet, NpySection, Role
+from phoneproof.plan.forms import form_for, no_form
+from phoneproof.plan.model_section import ModelSection
 from phoneproof.plan.positions import Lines
 from phoneproof.plan.problems import Mistake, Place, mistakes_of, place_text, plan_error
 from phoneproof.plan.sections import (
     BUILT_IN_METRICS,
     BenchmarkSection,
-    BuildSection,
     DeviceSection,
     GatesSection,
     LimitsSection,
-    ModelSection,
     ReportSection,
     TaskKind,
     TaskSection,
-    with_default_options,
 )
 from phoneproof.plan.values import Problem, Section, is_plain_id, refuse
 from phoneproof.plan.wording import nearest
-from phoneproof.recipes.rows import RECIPES
-from phoneproof.recipes.table import Recipe, RecipeOptions
+from phoneproof.recipes.table import Recipe, RecipeOptions, Route
 
 PLAN_FILE: Final = "phoneproof.toml"
 LARGEST_PLAN_BYTES: Final = 1_000_000
@@ -41,13 +40,20 @@ LARGEST_PLAN_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True)
 class PlannedBuild:
-    """One wished build with everything looked up."""
+    """One wished build with everything looked up.
+
+    route: how the recipe is reached from the model's format; None for a file. file: as it stands in the plan.
+    names: of a file, the source's name of each input and output that it calls otherwise.
+    """
 
     build_id: str
     model: ModelSection
     recipe: Recipe
+    route: Route | None
     options: RecipeOptions
     variant: str | None
+    file: str | None
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Plan(Section):
                 *self._labels(),
             ],
         )
+        refuse(self, self._without_a_form())
         refuse(self, self._builds_twice())
         return self
 
@@ -109,6 +116,16 @@ class Plan(Section):
                 what = f"There is no model {build.model!r}."
                 problems.append((("builds", i, "model"), what, nearest(build.model, names)))
         return problems
+
+    def _without_a_form(self) -> list[Problem]:
+        return [
+            ((("builds", i, "source") if build.source else ("builds", i)), *problem)
+            for i, build in enumerate(self.builds)
+            if (problem := no_form(self._forms(build), build)) is not None
+        ]
+
+    def _forms(self, build: BuildSection) -> tuple[ModelSection, ...]:
+        return tuple(m for m in self.models if m.name == build.model)
 
     def _builds_twice(self) -> list[Problem]:
         ids = [build.build_id for build in self.planned_builds()]
@@ -187,9 +204,13 @@ class Plan(Section):
         return tuple(build.build_id for build in self.planned_builds())
 
     def _planned(self, build: BuildSection) -> PlannedBuild:
-        model = next(m for m in self.models if m.name == build.model)
-        parts = [model.name, model.format.value, build.recipe, *([build.variant] if build.variant else [])]
-        return PlannedBuild("/".join(parts), model, RECIPES[build.recipe], build.options, build.variant)
+        model = form_for(self._forms(build), build)
+        row = build.row
+        parts = [model.name, model.format.value, row.name, *([build.variant] if build.variant else [])]
+        route = row.routes.get(model.format)
+        return PlannedBuild(
+            "/".join(parts), model, row, route, build.options, build.variant, build.file, build.names
+        )
 
     def effective(self) -> dict[str, Any]:
         """The plan with every default written out, as JSON values. `from_effective` reads it back."""

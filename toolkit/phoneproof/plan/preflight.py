@@ -13,6 +13,7 @@ from phoneproof.errors import (
     DataError,
     PhoneproofError,
     PlanError,
+    RecipeError,
     RequestError,
     SourceModelError,
     StorageError,
@@ -29,15 +30,18 @@ from phoneproof.plan.data_section import (
 )
 from phoneproof.plan.entry_points import check_entry_point
 from phoneproof.plan.found_data import has_image
-from phoneproof.plan.model import Plan
-from phoneproof.plan.sections import ModelSection
+from phoneproof.plan.model import Plan, PlannedBuild
+from phoneproof.plan.model_section import ModelSection
 from phoneproof.plan.values import ENTRY_POINT
 from phoneproof.plan.wording import nearest
-from phoneproof.recipes.onnx_header import read_header
+from phoneproof.recipes.build_headers import read_build_header
+from phoneproof.recipes.runtime_table import ONNX_EXPORTER, READER_OF, runtime_on_host
+from phoneproof.recipes.source_headers import check_source, check_state
+from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
 
 PackageCheck = Callable[[str], PhoneproofError | None]
-"""What is wrong with the toolchain or runtime of that name on this machine; None if it can be used."""
+"""What is wrong with the environment of the toolchain of that name; None if it can be used."""
 
 _SPARE_BYTES: Final = 200_000_000
 """For samples, outputs and logs of a small run; what is over is refused when it is written."""
@@ -63,12 +67,13 @@ def preflight(
 ) -> tuple[PhoneproofError, ...]:
     """Everything that would stop the plan later and can be seen now, each with its place and next step.
 
-    package_check: asked once for each toolchain (BUILD) and runtime (VERIFY) that the plan needs;
+    package_check: asked once for each toolchain whose packages the plan needs, to build or to run;
         None is `missing_here`, which does not know managed environments.
     out: where the run is going to be written; it need not exist.
     """
     return (
         *_models(plan),
+        *_files(plan),
         *_sets(plan, needs),
         *_metrics(plan),
         *_packages(plan, package_check or missing_here, needs),
@@ -78,9 +83,7 @@ def preflight(
 
 def missing_here(name: str) -> PhoneproofError | None:
     """A PackageCheck for this interpreter alone, out of the metadata of installed packages."""
-    toolchain = TOOLCHAINS.get(name)
-    if toolchain is None:
-        return None
+    toolchain = TOOLCHAINS[name]
     try:
         version_findings(toolchain, installed_versions(toolchain))
     except ToolchainError as error:
@@ -94,8 +97,11 @@ def _models(plan: Plan) -> Iterator[PhoneproofError]:
         try:
             if model.is_entry_point:
                 check_entry_point(model.source, plan.folder, where)
+                where = plan.where("models", index, "state")
+                if model.state is not None:
+                    check_state(plan.locate(model.state))
             else:
-                read_header(plan.locate(model.source))
+                check_source(plan.locate(model.source), model.format)
         except RequestError as error:
             yield _at(where, error)
         except OSError as error:
@@ -220,11 +226,48 @@ def _metrics(plan: Plan) -> Iterator[PhoneproofError]:
                 yield error
 
 
+def _files(plan: Plan) -> Iterator[PhoneproofError]:
+    """Builds that were made elsewhere: each must be what its suffix says."""
+    for index, build in enumerate(plan.planned_builds()):
+        if build.file is None:
+            continue
+        where = plan.where("builds", index, "file")
+        try:
+            found = read_build_header(plan.locate(build.file))
+        except RequestError as error:
+            yield _at(where, error)
+            continue
+        except OSError as error:
+            step = "Correct the path of the build."
+            yield RecipeError(f"The build cannot be read: {error.strerror}.", where=where, next_step=step)
+            continue
+        if found is not build.recipe.format:
+            what = f"The file holds a {found.value} build, and its name says {build.recipe.format.value}."
+            yield RecipeError(what, where=where, next_step="Name the right file, or rename it.")
+
+
+def needed_toolchains(plan: Plan, needs: frozenset[Need]) -> tuple[str, ...]:
+    """Every toolchain whose packages the plan needs: to read the models, to build, and to run."""
+    names = {READER_OF[model.format] for model in plan.models}
+    for build in plan.planned_builds():
+        names |= _toolchains_of(build, needs)
+    return tuple(sorted(names))
+
+
+def _toolchains_of(build: PlannedBuild, needs: frozenset[Need]) -> set[str]:
+    runtime = runtime_on_host(build.recipe.runtime)
+    if build.route is None:
+        return {runtime.toolchain}
+    names = {runtime.toolchain} if Need.VERIFY in needs else set()
+    if Need.BUILD in needs:
+        names.add(build.route.toolchain)
+        if build.route.through is SourceFormat.ONNX:
+            names.add(ONNX_EXPORTER)
+    return names
+
+
 def _packages(plan: Plan, check: PackageCheck, needs: frozenset[Need]) -> Iterator[PhoneproofError]:
-    recipes = [build.recipe for build in plan.planned_builds()]
-    names = {r.toolchain for r in recipes} if Need.BUILD in needs else set()
-    names |= {r.runtime for r in recipes} if Need.VERIFY in needs else set()
-    for name in sorted(names):
+    for name in needed_toolchains(plan, needs):
         problem = check(name)
         if problem is not None:
             yield problem
@@ -255,8 +298,14 @@ def _disk(plan: Plan, out: Path, free_bytes: Callable[[Path], int]) -> Iterator[
 
 
 def _size_bytes(plan: Plan, model: ModelSection) -> int:
-    """Size of the model file; 0 where it is no readable file, which is told elsewhere."""
+    """Size of the model's files; 0 where they cannot be read, which is told elsewhere."""
+    source = model.state if model.is_entry_point else model.source
+    if source is None:
+        return 0
+    path = plan.locate(source)
     try:
-        return 0 if model.is_entry_point else plan.locate(model.source).stat().st_size
+        if path.is_dir():
+            return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        return path.stat().st_size
     except OSError:
         return 0

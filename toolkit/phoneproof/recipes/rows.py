@@ -296,3 +296,29 @@ def recipe_named(name: str, where: str | None = None) -> Recipe:
     near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.5)
     advice = f"The nearest recipe is {near[0]!r}." if near else f"Recipes: {', '.join(RECIPES)}."
     raise RecipeError(f"There is no recipe {name[:80]!r}.", where=where, next_step=advice)
+
+
+FILE_SUFFIXES: Final[Mapping[str, Format]] = {
+    ".tflite": Format.TFLITE,
+    ".mlpackage": Format.COREML,
+    ".pte": Format.EXECUTORCH,
+    ".onnx": Format.ONNX,
+}
+"""Suffixes of builds that were made elsewhere."""
+
+FILE_RECIPES: Final[Mapping[Format, Recipe]] = {
+    format_: Recipe(
+        f"{format_.value}-file",
+        format_,
+        Precision.FLOAT32,
+        Mode.NONE,
+        Representation.PLAIN,
+        RECIPES[BASELINE_RECIPES[format_]].runtime,
+        {},
+        TargetFloor(),
+        "A build that was made elsewhere; its precision is what its inspection finds.",
+        io=(),
+    )
+    for format_ in FILE_SUFFIXES.values()
+}
+"""What stands for a recipe where a plan names a file; none of them is a recipe that can be asked for."""

@@ -50,6 +50,9 @@ READER_OF: Final[Mapping[SourceFormat, str]] = {
 }
 """The toolchain whose environment can read a source model of each format, and run it as the reference."""
 
+ONNX_EXPORTER: Final = "torch-onnx"
+"""The toolchain that exports a PyTorch program to ONNX, for recipes that are reached through it."""
+
 
 def runtime_on_host(name: str, platform: str = sys.platform) -> RuntimeRow:
     """The runtime that runs builds for `name` on a host of this platform: Core ML exists on macOS only."""

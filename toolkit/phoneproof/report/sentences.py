@@ -58,6 +58,8 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "build_failed": "The build failed.",
     "load_failed": "The runtime did not load the build.",
     "reference_failed": "The source model did not run, so there is nothing to compare with.",
+    "operator_unknown": "The reference interpreter does not know operators of this build, so it could not be "
+    "judged here: {operators}.",
     "best_passing": "Of the builds that pass every gate it is the best[: {size_ratio:times} the "
     "baseline's size][, {speed_ratio:times} its speed][, accuracy drop {drop:drop}].",
     "best_for_size": "Of the builds that pass every gate it is the best, for its size alone: it is slower "
@@ -82,6 +84,7 @@ WHY_SENTENCES: Final[Mapping[str, str]] = {
     "device_lost": "the device was lost",
     "not_run": "its case did not run",
     "no_interval": "there is no interval",
+    "reference_fidelity": "a reference interpreter ran it, whose speed says nothing of a device",
     "not_supported": "this version of phoneproof cannot measure it",
 }
 
@@ -112,6 +115,10 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "TOOL-UNTESTED-VERSION": "{package} {version} was not tested with phoneproof; {tested} was.",
     "BUILD-KEPT-IN-INT8": "The plan keeps operators in float that a runtime computes in int8 all the "
     "same, since their neighbours are quantized[: {operators}].",
+    "BUILD-NOT-DELEGATED": "{count:count} operators are not delegated and run in the runtime's portable "
+    "kernels[: {operators}].",
+    "BUILD-SIZE-UNUSUAL": "It has {ratio:times} the baseline's size, where {least:times} to {most:times} is "
+    "usual for its recipe[; left wide: {tensors}].",
     "BUILD-FLOAT-OPERATORS": "Operators left in float: {count:count}[ ({operators})][; why: {reasons}].",
 }
 

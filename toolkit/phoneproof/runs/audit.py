@@ -1,12 +1,13 @@
 """The first stage: what the source models are, the sample sets, and what the checks find in them."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from phoneproof.builds.source_facts import SourceFacts
+from phoneproof.builds.source_facts import EXPORTED_FILE, SourceFacts
 from phoneproof.builds.store import Store, cache_key
 from phoneproof.data.materialization import Materialization, fingerprint
 from phoneproof.data.set_specs import EntryPoint, set_to_dict
@@ -17,21 +18,19 @@ from phoneproof.devices.job_folder import sha256_of
 from phoneproof.errors import DataError, StorageError
 from phoneproof.findings import Finding, blocking, waive
 from phoneproof.plan.data_section import DeclaredSet, Role
+from phoneproof.plan.entry_points import entry_point_file
 from phoneproof.plan.model import Plan
-from phoneproof.plan.sections import ModelSection
+from phoneproof.plan.model_section import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.recipes.runtime_table import READER_OF
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.planned import inspect_step, samples_step
 from phoneproof.runs.scoring import ScoredOutput, check_labels, class_findings, scored_output
 from phoneproof.runs.steps import RunContext
-from phoneproof.runs.wanted import model_key
 from phoneproof.workers.environments import environment_of
-
-READER_OF: Final[Mapping[SourceFormat, str]] = {SourceFormat.ONNX: "onnxruntime"}
-"""The toolchain whose environment can read a source model of each format."""
 
 SIZE_CAP_KEY: Final = "data.max_gb"
 FACTS_FILE: Final = "facts.json"
@@ -57,10 +56,13 @@ class AuditedModel:
 
     judged_on: the evaluation set; None where the plan names none, which is enough to build.
     calibration: None where no build of the plan uses it. scored: what built-in metrics score; None without.
+    path: of the file or folder that the reference runs: the source, or the program it was exported to.
+    request: how workers' requests name the source as the plan has it.
     """
 
     section: ModelSection
     path: Path
+    request: Mapping[str, Any]
     facts: SourceFacts
     judged_on: StoredSamples | None
     calibration: StoredSamples | None
@@ -75,13 +77,18 @@ class AuditedModel:
 
     @property
     def source_request(self) -> dict[str, Any]:
-        """How worker requests name this source."""
-        return {
-            "format": self.section.format.value,
-            "path": str(self.path),
-            "sha256": self.facts.sha256,
-            "shapes": {name: list(shape) for name, shape in self.section.shapes.items()},
-        }
+        """How worker requests name the source as the plan has it, unchanged since its inspection."""
+        return {**self.request, "sha256": self.facts.sha256}
+
+    @property
+    def program_request(self) -> dict[str, Any]:
+        """How worker requests name the source as an exported program. ValueError if it is none."""
+        if self.facts.exported is None:
+            if self.section.format is not SourceFormat.EXPORTED_PROGRAM:
+                raise ValueError(f"{self.section.key} is no exported program")
+            return self.source_request
+        outputs = [tensor.name for tensor in self.facts.outputs]
+        return {"format": SourceFormat.EXPORTED_PROGRAM.value, "path": str(self.path), "outputs": outputs}
 
 
 @dataclass(frozen=True)
@@ -102,10 +109,10 @@ def audit(context: RunContext, plan: Plan) -> Audit:
     findings: list[Finding] = []
     for section in plan.models:
         model = _audit_model(context, plan, section)
-        models[model_key(section)] = model
+        models[section.key] = model
         findings += [f for s in (model.judged_on, model.calibration) if s is not None for f in s.findings]
         if model.judged_on is not None:
-            findings += class_findings(model_key(section), model.scored, model.judged_on.open().stored)
+            findings += class_findings(section.key, model.scored, model.judged_on.open().stored)
     waived = waive(_once(findings), plan.gates.waive)
     for finding in waived:
         context.observer.found(finding)
@@ -123,11 +130,33 @@ def audit(context: RunContext, plan: Plan) -> Audit:
 
 def inspection_key(plan: Plan, section: ModelSection) -> str:
     """Key of a model's inspection, by size and time of its files: the inspection itself hashes them."""
-    path = plan.locate(section.source)
-    shapes = {name: list(shape) for name, shape in section.shapes.items()}
-    status = path.stat()
-    mark = [status.st_size, status.st_mtime_ns]
-    return cache_key({"path": str(path), "mark": mark, "shapes": shapes})
+    return cache_key({"request": source_request(plan, section), "mark": _mark(plan, section)})
+
+
+def source_request(plan: Plan, section: ModelSection) -> dict[str, Any]:
+    """How worker requests name a source model of the plan."""
+    path = section.source if section.is_entry_point else str(plan.locate(section.source))
+    state = None if section.state is None else str(plan.locate(section.state))
+    return section.request(path, str(plan.folder), state)
+
+
+def _mark(plan: Plan, section: ModelSection) -> list[list[Any]]:
+    """Name, size and time of the files that a source model is made of.
+
+    For a Python function: all modules in the folder of its own, and the state dict. What else those import
+    is not looked at: after a change there, a run of another folder inspects the model again.
+    """
+    if not section.is_entry_point:
+        path = plan.locate(section.source)
+        return _marks([path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()))
+    module = entry_point_file(section.source, plan.folder)
+    files = [] if module is None else sorted(module.parent.glob("*.py"))
+    return _marks([*files, *([plan.locate(section.state)] if section.state is not None else [])])
+
+
+def _marks(files: Sequence[Path]) -> list[list[Any]]:
+    statuses = [(file, file.stat()) for file in files]
+    return [[str(file), status.st_size, status.st_mtime_ns] for file, status in statuses]
 
 
 def stored_facts(store: Store, inspection: str) -> dict[str, Any] | None:
@@ -146,27 +175,9 @@ def _remember_facts(store: Store, inspection: str, facts: Mapping[str, Any]) -> 
 
 
 def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> AuditedModel:
-    path = plan.locate(section.source)
-    key = model_key(section)
-    request = {
-        "format": section.format.value,
-        "path": str(path),
-        "shapes": {name: list(shape) for name, shape in section.shapes.items()},
-    }
-    step = inspect_step(key)
-    inspection = inspection_key(plan, section)
-
-    def inspect() -> tuple[dict[str, Any], str]:
-        where = environment_of(TOOLCHAINS[READER_OF[section.format]], context.store.root)
-        found = context.call(
-            step, "phoneproof.sources.inspect", request, where.interpreter, where.python_path
-        )
-        _remember_facts(context.store, inspection, found)
-        return found, "made"
-
-    facts = from_dict(SourceFacts, dict(context.step(step, inspection, inspect)))
-    if not _are_there(facts.files[1:], path.parent.resolve()):
-        facts = from_dict(SourceFacts, inspect()[0])
+    key = section.key
+    request = source_request(plan, section)
+    facts, path = _inspected(context, plan, section, request)
     scored = scored_output(plan, facts.outputs)
     evaluation = None
     if plan.declared_set("evaluation") is not None:
@@ -179,7 +190,50 @@ def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> Audi
         step = samples_step("calibration", key)
         other = None if evaluation is None else evaluation.path
         calibration = store_samples(context, plan, "calibration", facts.inputs, step, other)
-    return AuditedModel(section, path, facts, evaluation, calibration, scored)
+    return AuditedModel(section, path, request, facts, evaluation, calibration, scored)
+
+
+def _inspected(
+    context: RunContext, plan: Plan, section: ModelSection, request: Mapping[str, Any]
+) -> tuple[SourceFacts, Path]:
+    """The facts of a source model, and the file or folder that the reference runs."""
+    step = inspect_step(section.key)
+    inspection = inspection_key(plan, section)
+
+    where = environment_of(TOOLCHAINS[READER_OF[section.format]], context.store.root)
+
+    def inspect() -> tuple[dict[str, Any], str]:
+        memory = TOOLCHAINS[READER_OF[section.format]].memory_bytes
+        found = context.call_in(where, step, "phoneproof.sources.inspect", request, memory)
+        _keep_exported(context, step, from_dict(SourceFacts, dict(found)), where.versions)
+        _remember_facts(context.store, inspection, found)
+        return found, "made"
+
+    facts = from_dict(SourceFacts, dict(context.step(step, inspection, inspect)))
+    if section.is_entry_point:
+        folder = context.stored("exports", _export_key(facts, where.versions), inspect)
+        return facts, folder / EXPORTED_FILE
+    path = plan.locate(section.source)
+    if path.is_file() and not _are_there(facts.files[1:], path.parent.resolve()):
+        facts = from_dict(SourceFacts, inspect()[0])
+    return facts, path
+
+
+def _export_key(facts: SourceFacts, versions: Mapping[str, str]) -> str:
+    return cache_key({"source": facts.sha256, "versions": dict(versions)})
+
+
+def _keep_exported(context: RunContext, step: str, facts: SourceFacts, versions: Mapping[str, str]) -> None:
+    """Put the program that an inspection exported into the store: what workers read must not change."""
+    if facts.exported is None:
+        return
+    made = context.folder.work(step) / EXPORTED_FILE
+
+    def fill(staging: Path) -> None:
+        shutil.move(made, staging / EXPORTED_FILE)
+
+    context.from_store("exports", _export_key(facts, versions), fill)
+    made.unlink(missing_ok=True)
 
 
 def _are_there(files: Sequence[FileRef], folder: Path) -> bool:

@@ -2,35 +2,40 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from phoneproof.builds.manifest import MANIFEST_FILE, BuildManifest
+from phoneproof.builds.model_files import model_sha256
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.builds.store import cache_key, link_folder
-from phoneproof.data.preprocessing import Preprocess
-from phoneproof.devices.job_folder import sha256_of
+from phoneproof.data.preprocessing import Preprocess, canonical_json
 from phoneproof.errors import BusyError, Interrupted, PhoneproofError, StorageError
 from phoneproof.findings import Finding
 from phoneproof.plan.model import Plan
-from phoneproof.plan.sections import ModelSection
+from phoneproof.plan.model_section import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
-from phoneproof.recipes.table import Method, RecipeOptions
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
-from phoneproof.runs.audit import Audit, AuditedModel
-from phoneproof.runs.planned import build_step, folder_name, ranges_step
+from phoneproof.runs.audit import Audit
+from phoneproof.runs.calibrating import CalibratedRanges
+from phoneproof.runs.exporting import Exports
+from phoneproof.runs.planned import build_step, folder_name
 from phoneproof.runs.steps import RunContext
-from phoneproof.runs.wanted import WantedBuild, model_key, wanted_builds
+from phoneproof.runs.wanted import WantedBuild, wanted_builds
 from phoneproof.workers.environments import WorkerEnvironment, environment_of
 from phoneproof.workers.worker import LOG_FILE
 
-CALIBRATION_REVISION: Final = 1
-"""Part of the key of ranges: raised when the same request would give other ranges."""
+CALIBRATION_REVISION: Final = 2
+"""Part of the key of static builds: raised when the same request would give other ranges."""
 
-PARALLEL_BUILDS: Final = 2
+THREADS: Final = 16
+"""Builds that may wait for their worker's tokens at a time; tokens decide how many workers run."""
+
+INSPECTION_REVISION: Final = 1
+"""Part of the key of a build that was made elsewhere."""
 
 FINDINGS_FILE: Final = "findings.json"
 """In a build's folder: what the toolchain found, which needs no making again when the build does not."""
@@ -56,24 +61,36 @@ class FinishedBuild:
         return "built" if self.manifest is not None else "failed"
 
 
+@dataclass(frozen=True)
+class _Maker:
+    """What the threads that make builds share."""
+
+    context: RunContext
+    plan: Plan
+    audit: Audit
+    exports: Exports
+    ranges: CalibratedRanges
+
+
 def make_builds(context: RunContext, plan: Plan, audit: Audit) -> tuple[FinishedBuild, ...]:
     """Make every wanted build, some side by side; a build that fails does not stop the others."""
     wanted = wanted_builds(plan)
-    ranges = _Ranges(context, plan, audit)
-    ranges.make_all(wanted)
-    with ThreadPoolExecutor(PARALLEL_BUILDS) as pool:
-        futures = [pool.submit(_make, context, plan, audit, ranges, build) for build in wanted]
+    exports = Exports(context)
+    maker = _Maker(context, plan, audit, exports, CalibratedRanges(context, plan, audit, exports, wanted))
+    with ThreadPoolExecutor(min(THREADS, len(wanted))) as pool:
+        futures = [pool.submit(_make, maker, build) for build in wanted]
         return tuple(future.result() for future in futures)
 
 
 def build_key(
+    plan: Plan,
     section: ModelSection,
     facts: SourceFacts,
     build: WantedBuild,
     calibration: str | None,
     versions: Mapping[str, str],
 ) -> str:
-    """Cache key of a build: source, recipe with its options, calibration if used, tools.
+    """Cache key of a build: source, recipe with its options, calibration if used, metadata, tools.
 
     calibration: as `calibration_key` names it; None for a build without.
     """
@@ -81,11 +98,27 @@ def build_key(
         {
             "source": facts.sha256,
             "shapes": {name: list(shape) for name, shape in section.shapes.items()},
+            "signature": section.signature,
             "recipe": build.recipe.name,
             "options": to_dict(build.options),
             "calibration": calibration,
+            "metadata": build_metadata(plan),
             "versions": dict(versions),
-            "revision": TOOLCHAINS[build.recipe.toolchain].revision,
+            "revision": TOOLCHAINS[build.toolchain].revision,
+        }
+    )
+
+
+def file_key(facts: SourceFacts, build: WantedBuild, file_sha256: str, versions: Mapping[str, str]) -> str:
+    """Cache key of what was found in a build that was made elsewhere."""
+    return cache_key(
+        {
+            "source": facts.sha256,
+            "file": file_sha256,
+            "format": build.recipe.format.value,
+            "names": dict(build.names),
+            "versions": dict(versions),
+            "revision": INSPECTION_REVISION,
         }
     )
 
@@ -99,121 +132,87 @@ def calibration_key(samples: str, preprocess: Preprocess | None) -> str:
     return cache_key({"samples": samples, "preprocess": values, "revision": CALIBRATION_REVISION})
 
 
-class _Ranges:
-    """Ranges of activations: one pass over a model's calibration set serves all methods that are wanted."""
-
-    def __init__(self, context: RunContext, plan: Plan, audit: Audit) -> None:
-        self._context = context
-        self._plan = plan
-        self._audit = audit
-        self._folders: dict[tuple[str, str], Path | PhoneproofError] = {}
-
-    def make_all(self, wanted: Sequence[WantedBuild]) -> None:
-        """Collect statistics once for each model with static builds."""
-        for model in sorted({build.model for build in wanted if build.recipe.needs_calibration}):
-            builds = [b for b in wanted if b.model == model and b.recipe.needs_calibration]
-            by_toolchain = {b.recipe.toolchain for b in builds}
-            for toolchain in sorted(by_toolchain):
-                methods = sorted({_method(b.options) for b in builds if b.recipe.toolchain == toolchain})
-                try:
-                    folder = self._make(self._audit.models[model], toolchain, methods)
-                except STOPS_THE_RUN:
-                    raise
-                except PhoneproofError as error:
-                    self._folders[model, toolchain] = error
-                else:
-                    self._folders[model, toolchain] = folder
-
-    def file_for(self, build: WantedBuild) -> Path | None:
-        """The ranges file of a build; None for one without calibration. Raises what calibration raised."""
-        if not build.recipe.needs_calibration:
-            return None
-        found = self._folders[build.model, build.recipe.toolchain]
-        if isinstance(found, PhoneproofError):
-            raise found
-        method, percentile = _method(build.options)
-        for entry in json.loads((found / "result.json").read_text(encoding="utf-8"))["ranges"]:
-            if entry["method"] == method and (entry["percentile"] or 0.0) == percentile:
-                return found / str(entry["file"])
-        raise StorageError("The stored ranges lack a method.", where=str(found))
-
-    def _make(self, model: AuditedModel, toolchain: str, methods: Sequence[tuple[str, float]]) -> Path:
-        environment = _environment(self._context, toolchain)
-        if model.calibration is None:
-            raise StorageError("No calibration set was stored.", where=model.section.name)
-        preprocess = self._plan.data.preprocess
-        request = {
-            "source": model.source_request,
-            "samples": str(model.calibration.path),
-            "calibration_sha256": model.calibration.digest,
-            "methods": [{"method": m, "percentile": p or None} for m, p in methods],
-            "preprocess": None if preprocess is None else preprocess.to_dict(),
-        }
-        parts = {k: v for k, v in request.items() if k not in ("samples", "source")}
-        shapes = model.source_request["shapes"]
-        key = cache_key(
-            {
-                **parts,
-                "source": model.facts.sha256,
-                "shapes": shapes,
-                "versions": environment.versions,
-                "revision": CALIBRATION_REVISION,
-            }
-        )
-        step = ranges_step(model_key(model.section))
-
-        def make() -> tuple[dict[str, Any], str]:
-            def fill(staging: Path) -> None:
-                module = "phoneproof.quantize.calibrate"
-                where = (environment.interpreter, environment.python_path)
-                result = self._context.call(step, module, request, *where)
-                for entry in result["ranges"]:
-                    shutil.move(self._context.folder.work(step) / str(entry["file"]), staging)
-                (staging / "result.json").write_text(json.dumps(result), encoding="utf-8")
-
-            _, how = self._context.from_store("ranges", key, fill)
-            return {"store_key": key}, how
-
-        self._context.step(step, key, make)
-        return self._context.stored("ranges", key, make)
+def build_metadata(plan: Plan) -> dict[str, str]:
+    """What is embedded in builds whose format has a place for it: labels and preprocessing, as JSON."""
+    found: dict[str, str] = {}
+    if plan.data.classes:
+        found["phoneproof.labels"] = json.dumps(list(plan.data.classes), ensure_ascii=False)
+    if plan.data.preprocess is not None:
+        found["phoneproof.preprocess"] = canonical_json(plan.data.preprocess.to_dict()).decode()
+    return found
 
 
-def _make(
-    context: RunContext, plan: Plan, audit: Audit, ranges: _Ranges, build: WantedBuild
-) -> FinishedBuild:
+def _make(maker: _Maker, build: WantedBuild) -> FinishedBuild:
     try:
-        return _make_or_raise(context, plan, audit, ranges, build)
+        return _inspected_file(maker, build) if build.file is not None else _converted(maker, build)
     except STOPS_THE_RUN:
         raise
     except PhoneproofError as error:
         return FinishedBuild(build, None, None, error, cached=False)
 
 
-def _make_or_raise(
-    context: RunContext, plan: Plan, audit: Audit, ranges: _Ranges, build: WantedBuild
-) -> FinishedBuild:
-    model = audit.models[build.model]
-    environment = _environment(context, build.recipe.toolchain)
-    ranges_file = ranges.file_for(build)
-    calibration = model.calibration.digest if ranges_file is not None and model.calibration else None
+def _converted(maker: _Maker, build: WantedBuild) -> FinishedBuild:
+    plan, model = maker.plan, maker.audit.models[build.model]
+    if build.route is None:
+        raise ValueError(f"{build.build_id} has no route")
+    environment = _environment(maker, build)
+    source = maker.exports.request_for(model, build.route)
+    ranges = maker.ranges.file_for(build)
+    needs = build.recipe.needs_calibration
+    calibration = model.calibration.digest if needs and model.calibration is not None else None
     calibrated = None if calibration is None else calibration_key(calibration, plan.data.preprocess)
-    key = build_key(model.section, model.facts, build, calibrated, environment.versions)
-    step = build_step(build.build_id)
-    target = context.folder.path / "builds" / folder_name(build.build_id)
+    key = build_key(plan, model.section, model.facts, build, calibrated, environment.versions)
     request = {
         "recipe": build.recipe.name,
         "options": to_dict(build.options),
-        "source": model.source_request,
+        "source": source,
         "source_sha256": model.facts.sha256,
-        "ranges": None if ranges_file is None else str(ranges_file),
+        "source_inputs": to_dict(model.facts.inputs),
+        "source_outputs": to_dict(model.facts.outputs),
+        "ranges": None if ranges is None else str(ranges),
+        "samples": maker.ranges.samples_request(model) if needs else None,
         "calibration_sha256": calibration,
-        "metadata": {},
+        "metadata": build_metadata(plan),
         "out": "out",
     }
+    return _finished(maker, build, environment, TOOLCHAINS[build.toolchain].module, key, request)
+
+
+def _inspected_file(maker: _Maker, build: WantedBuild) -> FinishedBuild:
+    model = maker.audit.models[build.model]
+    if build.file is None:
+        raise ValueError(f"{build.build_id} is no file")
+    environment = _environment(maker, build)
+    key = file_key(model.facts, build, model_sha256(build.file), environment.versions)
+    request = {
+        "file": str(build.file),
+        "format": build.recipe.format.value,
+        "names": dict(build.names),
+        "source_sha256": model.facts.sha256,
+        "source_inputs": to_dict(model.facts.inputs),
+        "source_outputs": to_dict(model.facts.outputs),
+        "out": "out",
+    }
+    module = "phoneproof.toolchains.inspect_build"
+    return _finished(maker, build, environment, module, key, request)
+
+
+def _finished(
+    maker: _Maker,
+    build: WantedBuild,
+    environment: WorkerEnvironment,
+    module: str,
+    key: str,
+    request: Mapping[str, Any],
+) -> FinishedBuild:
+    """The build out of the store, or made now, linked into the run's folder."""
+    context = maker.context
+    step = build_step(build.build_id)
+    target = context.folder.path / "builds" / folder_name(build.build_id)
 
     def make() -> tuple[dict[str, Any], str]:
         def fill(staging: Path) -> None:
-            _convert(context, step, build.recipe.toolchain, request, environment, staging)
+            _run_toolchain(context, step, build, module, request, environment, staging)
 
         entry, how = context.from_store("builds", key, fill)
         shutil.rmtree(target, ignore_errors=True)
@@ -223,30 +222,24 @@ def _make_or_raise(
     outcome = context.step(step, key, make)
     if not _is_sound(target):
         outcome, _ = make()
-    findings = _findings(target)
-    return FinishedBuild(
-        build,
-        target,
-        read_manifest(target),
-        None,
-        bool(outcome["cached"]),
-        (*environment.findings, *findings),
-    )
+    findings = (*environment.findings, *_findings(target))
+    return FinishedBuild(build, target, read_manifest(target), None, bool(outcome["cached"]), findings)
 
 
-def _convert(
+def _run_toolchain(
     context: RunContext,
     step: str,
-    toolchain: str,
+    build: WantedBuild,
+    module: str,
     request: Mapping[str, Any],
     environment: WorkerEnvironment,
     folder: Path,
 ) -> None:
-    """Run the toolchain's worker and move what it made into `folder`, with its findings and its log."""
+    """Run the worker and move what it made into `folder`, with its findings and its log."""
     work = context.folder.work(step)
     shutil.rmtree(work / "out", ignore_errors=True)  # a toolchain that was killed left half of it
-    module = TOOLCHAINS[toolchain].module
-    result = context.call(step, module, request, environment.interpreter, environment.python_path)
+    memory = TOOLCHAINS[build.toolchain].memory_bytes
+    result = context.call_in(environment, step, module, request, memory)
     for path in (work / "out").iterdir():
         shutil.move(path, folder)  # the store may lie on another disk
     (folder / FINDINGS_FILE).write_text(json.dumps(result["findings"]), encoding="utf-8")
@@ -265,19 +258,14 @@ def read_manifest(folder: Path) -> BuildManifest:
 
 
 def _is_sound(folder: Path) -> bool:
-    """Whether a build can be read, and its model file still has the digest of its manifest."""
+    """Whether a build can be read, and its model still has the digest of its manifest."""
     try:
         _findings(folder)
         manifest = read_manifest(folder)
-        return sha256_of(folder / manifest.model_file) == manifest.sha256
-    except (OSError, ValueError, TypeError, PhoneproofError):
+        return model_sha256(folder / manifest.model_file) == manifest.sha256
+    except (OSError, ValueError, TypeError, IndexError, PhoneproofError):
         return False
 
 
-def _environment(context: RunContext, toolchain: str) -> WorkerEnvironment:
-    return environment_of(TOOLCHAINS[toolchain], context.store.root)
-
-
-def _method(options: RecipeOptions) -> tuple[str, float]:
-    """(method, percentile), with 0 where the method has none: sortable, for keys and look-up."""
-    return options.method.value, options.percentile if options.method is Method.PERCENTILE else 0.0
+def _environment(maker: _Maker, build: WantedBuild) -> WorkerEnvironment:
+    return environment_of(TOOLCHAINS[build.toolchain], maker.context.store.root)

@@ -9,22 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from phoneproof.builds.model_files import model_sha256
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.builds.store import Store, default_store
 from phoneproof.data.materialization import probable_digest
 from phoneproof.errors import PhoneproofError
 from phoneproof.plan.data_section import Role
 from phoneproof.plan.model import Plan
-from phoneproof.plan.sections import ModelSection
+from phoneproof.plan.model_section import ModelSection
 from phoneproof.protocol.codec import from_dict
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import inspection_key, samples_key, samples_request, set_mark, stored_facts
-from phoneproof.runs.building import build_key, calibration_key
+from phoneproof.runs.building import build_key, calibration_key, file_key
 from phoneproof.runs.folder import read_journal
 from phoneproof.runs.planned import build_step, folder_name, inspect_step, job_step, samples_step
 from phoneproof.runs.run import RunOptions, check
 from phoneproof.runs.scoring import scored_output
-from phoneproof.runs.wanted import WantedBuild, model_key, wanted_builds
+from phoneproof.runs.wanted import WantedBuild, wanted_builds
 from phoneproof.workers.environments import environment_of
 
 State = Literal["HIT", "likely", "MISS"]
@@ -60,7 +61,7 @@ class _Foresight:
         """What an inspection found that is likely to find the same now. PlanError as `scored_output`."""
         key = inspection_key(self.plan, section)
         found = stored_facts(self.store, key)
-        self.say(inspect_step(model_key(section)), key, found is not None)
+        self.say(inspect_step(section.key), key, found is not None)
         if found is None:
             return None
         facts = from_dict(SourceFacts, found)
@@ -71,7 +72,7 @@ class _Foresight:
         self, role: Role, section: ModelSection, facts: SourceFacts | None, evaluation: str | None
     ) -> str | None:
         """The digest that the set is likely to have; None if it is not in the store."""
-        step = samples_step(role, model_key(section))
+        step = samples_step(role, section.key)
         if facts is None:
             self.say(step, None, False)
             return None
@@ -90,14 +91,17 @@ class _Foresight:
         if facts is None or (needs and calibration is None):
             return self.say(step, None, False)
         try:
-            environment = environment_of(TOOLCHAINS[build.recipe.toolchain], self.store.root)
+            environment = environment_of(TOOLCHAINS[build.toolchain], self.store.root)
         except PhoneproofError:
             return self.say(step, None, False)
-        section = next(m for m in self.plan.models if model_key(m) == build.model)
+        section = next(m for m in self.plan.models if m.key == build.model)
         used = None
         if needs and calibration is not None:
             used = calibration_key(calibration, self.plan.data.preprocess)
-        key = build_key(section, facts, build, used, environment.versions)
+        if build.file is not None:
+            key = file_key(facts, build, model_sha256(build.file), environment.versions)
+        else:
+            key = build_key(self.plan, section, facts, build, used, environment.versions)
         is_here = (self.out / "builds" / folder_name(build.build_id)).is_dir()
         return self.say(step, key if is_here else None, self.store.look_up("builds", key) is not None)
 
@@ -116,7 +120,7 @@ def foresee(plan: Plan, out: Path, options: RunOptions) -> tuple[ForeseenStep, .
     facts: dict[str, SourceFacts | None] = {}
     calibration: dict[str, str | None] = {}
     for section in plan.models:
-        key = model_key(section)
+        key = section.key
         found = facts[key] = foresight.facts(section)
         evaluation = None
         if plan.data.evaluation is not None:
@@ -125,6 +129,8 @@ def foresee(plan: Plan, out: Path, options: RunOptions) -> tuple[ForeseenStep, .
             calibration[key] = foresight.samples("calibration", section, found, evaluation)
     states = [foresight.build(b, facts[b.model], calibration.get(b.model)) for b in builds]
     if options.until in ("verify", "report"):
-        is_done = job_step("host") in kept and set(states) == {"HIT"}
-        foresight.steps.append(ForeseenStep(job_step("host"), "HIT" if is_done else "MISS"))
+        for name in sorted({build.runtime.name for build in builds}):
+            step = job_step("host", name)
+            is_done = step in kept and set(states) == {"HIT"}
+            foresight.steps.append(ForeseenStep(step, "HIT" if is_done else "MISS"))
     return tuple(foresight.steps)

@@ -1,13 +1,14 @@
 """What is usable on this machine, and what mends the rest."""
 
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from phoneproof.builds.store import Store
 from phoneproof.errors import PhoneproofError
-from phoneproof.recipes.rows import RECIPES
+from phoneproof.recipes.runtime_table import RUNTIMES
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, Toolchain, installed_versions
 from phoneproof.workers.environments import WorkerEnvironment, environment_of
 from phoneproof.workers.worker import worker_environment
@@ -33,16 +34,21 @@ def examine(store: Store, deep: bool) -> tuple[Part, ...]:
     parts: list[Part] = []
     for name, toolchain in TOOLCHAINS.items():
         parts.append(_part("toolchain", name, toolchain, store, deep))
-    for name in sorted({recipe.runtime for recipe in RECIPES.values()}):
-        if name in TOOLCHAINS:
-            parts.append(_part("runtime", name, TOOLCHAINS[name], store, deep))
+    for row in RUNTIMES.values():
+        if row.stand_in is None or sys.platform == "darwin":
+            parts.append(_part("runtime", row.name, TOOLCHAINS[row.toolchain], store, deep, row.package))
     return tuple(parts)
 
 
 def _part(
-    kind: Literal["toolchain", "runtime"], name: str, toolchain: Toolchain, store: Store, deep: bool
+    kind: Literal["toolchain", "runtime"],
+    name: str,
+    toolchain: Toolchain,
+    store: Store,
+    deep: bool,
+    package: str | None = None,
 ) -> Part:
-    packages = [*toolchain.least_versions] if kind == "toolchain" else [name]
+    packages = [*toolchain.least_versions] if package is None else [package]
     tested = _versions({p: toolchain.tested_versions.get(p) for p in packages})
     mend = f"phoneproof toolchain install {toolchain.name}"
     try:
@@ -57,9 +63,14 @@ def _part(
 
 
 def _import_fault(environment: WorkerEnvironment, packages: list[str]) -> str | None:
-    """What importing the packages says, or None."""
-    code = "; ".join(f"import {package.replace('-', '_')}" for package in packages)
-    command = [str(environment.interpreter), "-c", code]
+    """What importing the packages says, or None. Each in a process of its own: some crash beside others
+    (TensorFlow 2.21 before torch's triton).
+    """
+    return next((fault for package in packages if (fault := _fault_of(environment, package))), None)
+
+
+def _fault_of(environment: WorkerEnvironment, package: str) -> str | None:
+    command = [str(environment.interpreter), "-c", f"import {package.replace('-', '_')}"]
     try:
         done = subprocess.run(
             command,
@@ -70,7 +81,7 @@ def _import_fault(environment: WorkerEnvironment, packages: list[str]) -> str | 
             cwd=Path(environment.interpreter).parent,
         )
     except subprocess.TimeoutExpired:
-        return f"The import did not end in {_IMPORT_TIMEOUT_S:.0f} s."
+        return f"The import of {package} did not end in {_IMPORT_TIMEOUT_S:.0f} s."
     if done.returncode == 0:
         return None
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phoneproof.data.preprocessing import Layout
@@ -29,15 +30,25 @@ class JobInputs:
     files: dict[str, Path] = field(default_factory=dict)
     _sets: dict[str, SampleSet] = field(default_factory=dict)
 
-    def set_for(self, store: SampleStore, inputs: tuple[TensorSpec, ...]) -> SampleSet:
+    def set_for(
+        self, store: SampleStore, inputs: tuple[TensorSpec, ...], names: Mapping[str, str] | None = None
+    ) -> SampleSet:
         """The stored samples as a build with these inputs reads them.
 
+        names: the stored name of each input that the build calls otherwise.
         DataError where the stored samples do not fit the inputs and no exact table connects the two.
         """
-        key = json.dumps([store.digest, to_dict(inputs)])
+        stored = names or {}
+        key = json.dumps([store.digest, to_dict(inputs), dict(stored)])
         if key not in self._sets:
             samples_id = f"s{len(self._sets):02d}"
-            named = tuple(self._input(store, tensor) for tensor in inputs)
+            named = tuple(
+                replace(
+                    self._input(store, replace(t, name=stored.get(t.name, t.name))),
+                    name=t.name,
+                )
+                for t in inputs
+            )
             self._sets[key] = SampleSet(samples_id, store.count, named)
         return self._sets[key]
 

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from phoneproof.data.store import SampleStore
-from phoneproof.errors import PhoneproofError, PlanError, ProtocolError, RequestError, WorkerError
+from phoneproof.errors import (
+    PhoneproofError,
+    PlanError,
+    ProtocolError,
+    RequestError,
+    UnsupportedOperatorError,
+    WorkerError,
+)
 from phoneproof.jobs.planning import Placement, PlannedCase
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.attempts import CaseEnd, Outcome
@@ -16,7 +23,7 @@ from phoneproof.protocol.events import Measured, RoundFinished
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.scoring import BUILT_IN
 from phoneproof.runs.steps import RunContext
-from phoneproof.runs.verifying import DeviceRun
+from phoneproof.runs.verifying import DeviceRun, source_named
 from phoneproof.verify.accuracy import AccuracyDrop, correctness_drop, score_drop, top_k_correct
 from phoneproof.verify.comparison import AbbaRound, Comparison, compare
 from phoneproof.verify.latency import LatencySummary, summarise_latency
@@ -90,6 +97,15 @@ class Measurement:
         return any(c.kind == "load" and e.outcome not in blameless for c, e in self.cases)
 
     @property
+    def unknown_operators(self) -> str | None:
+        """What the runtime said of operators that it does not know, where that alone kept it from loading."""
+        for case, end in self.cases:
+            error = end.bad.error if case.kind == "load" and end.bad is not None else None
+            if error is not None and error.type == UnsupportedOperatorError.__name__:
+                return error.message
+        return None
+
+    @property
     def accelerator_actual(self) -> str | None:
         """Where all of its configurations ran, joined by `+` if in several places; None if one is unknown."""
         actual = {
@@ -145,7 +161,9 @@ def _kept(run: DeviceRun, build: FinishedBuild, planned: tuple[PlannedCase, ...]
     if infer is None or run.results is None or build.manifest is None:
         return None
     path = run.results.outputs.get(infer.case_id)
-    return None if path is None else KeptOutputs(path, build.manifest.outputs)
+    if path is None:
+        return None
+    return KeptOutputs(path, source_named(build.manifest.outputs, build.manifest.source_names))
 
 
 def _loaded(cases: tuple[tuple[PlannedCase, CaseEnd], ...]) -> Measured | None:
@@ -180,7 +198,7 @@ def _accuracy(
     for metric in plan.task.metrics:
         try:
             found = _drop(context, plan, build, yardstick, pair, metric)
-        except (RequestError, WorkerError, ProtocolError) as error:
+        except (RequestError, UnsupportedOperatorError, WorkerError, ProtocolError) as error:
             found = _failed(metric, error)
         if isinstance(found, Reason):
             missing[metric] = found

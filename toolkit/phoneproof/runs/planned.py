@@ -2,7 +2,9 @@
 
 from phoneproof.plan.data_section import Role
 from phoneproof.plan.model import Plan
-from phoneproof.runs.wanted import model_key, wanted_builds
+from phoneproof.recipes.table import SourceFormat
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from phoneproof.runs.wanted import WantedBuild, wanted_builds
 
 
 def planned_steps(plan: Plan) -> tuple[str, ...]:
@@ -12,9 +14,8 @@ def planned_steps(plan: Plan) -> tuple[str, ...]:
     known what is in the store.
     """
     builds = wanted_builds(plan)
-    static = [build for build in builds if build.recipe.needs_calibration]
-    calibrated = {build.model for build in static}
-    models = [model_key(section) for section in plan.models]
+    calibrated = {build.model for build in builds if build.recipe.needs_calibration}
+    models = [section.key for section in plan.models]
     audit = [
         step
         for key in models
@@ -24,16 +25,26 @@ def planned_steps(plan: Plan) -> tuple[str, ...]:
             *([samples_step("calibration", key)] if key in calibrated else []),
         )
     ]
-    ranges = [ranges_step(key) for key in models if key in calibrated]
-    quantized_inputs = [
-        build_samples_step(build.build_id)
-        for build in static
-        if build.options.io == "int8" and plan.data.preprocess is None
-    ]
+    exports = [export_step(build.model) for build in builds if is_through_onnx(build)]
+    ranges = [ranges_step(build.model, build.toolchain) for build in builds if takes_ranges(build)]
+    own_inputs = [] if plan.data.preprocess is not None else [build_samples_step(b.build_id) for b in builds]
     references = [step for key in models for step in (reference_step(key), reference_job_step(key))]
-    jobs = sorted({job_step(section.kind) for section in plan.devices})
+    runtimes = sorted({build.runtime.name for build in builds})
+    jobs = [job_step(kind, name) for kind in sorted({d.kind for d in plan.devices}) for name in runtimes]
     made = [build_step(build.build_id) for build in builds]
-    return (*audit, *ranges, *made, *references, *quantized_inputs, *jobs)
+    steps = (*audit, *exports, *ranges, *made, *references, *own_inputs, *jobs)
+    return tuple(dict.fromkeys(steps))
+
+
+def takes_ranges(build: WantedBuild) -> bool:
+    """Whether a calibration worker makes the ranges of this build, not its toolchain."""
+    methods = TOOLCHAINS[build.toolchain].calibration
+    return build.recipe.needs_calibration and build.options.method in methods
+
+
+def is_through_onnx(build: WantedBuild) -> bool:
+    """Whether the source is exported to ONNX first."""
+    return build.route is not None and build.route.through is SourceFormat.ONNX
 
 
 def inspect_step(key: str) -> str:
@@ -47,13 +58,18 @@ def samples_step(role: Role, key: str) -> str:
 
 
 def build_samples_step(build_id: str) -> str:
-    """Storing the evaluation set as a build with quantized inputs takes it."""
+    """Storing the evaluation set as a build with other input dtypes takes it."""
     return f"samples/evaluation/{build_id.replace('/', '@')}"
 
 
-def ranges_step(key: str) -> str:
-    """Calibration of a source model."""
-    return f"ranges/{key}"
+def export_step(key: str) -> str:
+    """Export of a source model to ONNX."""
+    return f"export/{key}"
+
+
+def ranges_step(key: str, toolchain: str) -> str:
+    """Calibration of a source model for a toolchain."""
+    return f"ranges/{key}/{toolchain}"
 
 
 def build_step(build_id: str) -> str:
@@ -71,9 +87,9 @@ def reference_job_step(key: str) -> str:
     return f"job/{reference_step(key)}"
 
 
-def job_step(device: str) -> str:
-    """The job of a device. device: its `kind` in the plan."""
-    return f"job/{device}"
+def job_step(device: str, runtime: str) -> str:
+    """The job of a device for all builds of one runtime. device: its `kind` in the plan."""
+    return f"job/{device}/{runtime}"
 
 
 def folder_name(build_id: str) -> str:

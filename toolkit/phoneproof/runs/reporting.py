@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
+from phoneproof.devices.device import DeviceDescription
 from phoneproof.errors import Fact, PhoneproofError
 from phoneproof.findings import Finding, waive
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.journal import RunRecord
+from phoneproof.recipes.runtime_table import RUNTIMES
 from phoneproof.report import model as report
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.building import FinishedBuild
@@ -28,12 +31,16 @@ from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
 
 _LOG_TAIL = 4_000
 
+SMALLEST_JUDGED_BYTES: Final = 100_000
+"""Of smaller builds the graph is much of the file, and the ratio says little of the weights."""
+
 
 @dataclass(frozen=True)
 class MeasuredDevice:
-    """A device's run and what was measured in it."""
+    """A device, its runs, one for each runtime, and what was measured in them."""
 
-    run: DeviceRun
+    description: DeviceDescription
+    runs: tuple[DeviceRun, ...]
     measurements: tuple[Measurement, ...]
 
 
@@ -56,7 +63,7 @@ def assemble(state: RunState) -> report.Report:
     diagnoses: list[report.Diagnosis] = []
     limits = limits_of(state.plan)
     for device in state.devices:
-        reported = reported_device(device.run.description)
+        reported = reported_device(device.description)
         for measured in device.measurements:
             wanted = measured.build.wanted
             failed = state.references[wanted.model].path is None
@@ -95,8 +102,8 @@ def assemble(state: RunState) -> report.Report:
 def _findings(state: RunState) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for device in state.devices:
-        if device.run.description.environment.get("int8_saturates"):
-            found.append(Finding.of("HOST-SATURATES", device.run.description.device_id))
+        if device.description.environment.get("int8_saturates"):
+            found.append(Finding.of("HOST-SATURATES", device.description.device_id))
         found += [f for measured in device.measurements for f in _of_the_reference(measured)]
         found += [f for key in state.audit.models for f in _at_chance(state.audit, key, device)]
         found += _busy(device)
@@ -106,7 +113,7 @@ def _findings(state: RunState) -> tuple[Finding, ...]:
 
 def findings_so_far(plan: Plan, audit: Audit, builds: Sequence[FinishedBuild]) -> tuple[Finding, ...]:
     """What was found before anything was run, with the plan's waivers applied."""
-    found = [f for build in builds for f in _named(build)]
+    found = [f for build in builds for f in _named(build)] + list(size_findings(builds))
     return _joined(audit.findings, waive(found, plan.gates.waive))
 
 
@@ -160,7 +167,21 @@ def _busy(device: MeasuredDevice) -> tuple[Finding, ...]:
     if not waited:
         return ()
     facts: dict[str, Fact] = {"share": max(waited.values()), "builds": tuple(sorted(waited))}
-    return (Finding.of("HOST-BUSY", device.run.description.device_id, **facts),)
+    return (Finding.of("HOST-BUSY", device.description.device_id, **facts),)
+
+
+def size_findings(builds: Sequence[FinishedBuild]) -> Iterator[Finding]:
+    """BUILD-SIZE-UNUSUAL for each build whose size is outside its recipe's band, with what is left wide."""
+    for build in builds:
+        baseline = _baseline_bytes(builds, build.wanted.baseline)
+        band = build.wanted.recipe.size_band
+        if build.manifest is None or baseline is None or band is None or baseline < SMALLEST_JUDGED_BYTES:
+            continue
+        ratio = build.manifest.size_bytes / baseline
+        if not band[0] <= ratio <= band[1]:
+            wide = tuple(f"{t.name} ({t.dtype}, {t.size_bytes} B)" for t in build.manifest.wide_tensors)
+            facts: dict[str, Fact] = {"ratio": ratio, "least": band[0], "most": band[1]}
+            yield Finding.of("BUILD-SIZE-UNUSUAL", build.wanted.build_id, **facts, tensors=wide or None)
 
 
 def _named(build: FinishedBuild) -> tuple[Finding, ...]:
@@ -233,8 +254,8 @@ def _baseline_bytes(builds: Sequence[FinishedBuild], baseline: str | None) -> in
 
 def _host_facts(devices: Sequence[MeasuredDevice]) -> Mapping[str, Fact]:
     for device in devices:
-        if device.run.description.kind == "host":
-            return dict(device.run.description.environment)
+        if device.description.kind == "host":
+            return dict(device.description.environment)
     return {}
 
 
@@ -244,10 +265,10 @@ def _versions(state: RunState) -> dict[str, str]:
         if build.manifest is not None:
             versions.update(build.manifest.tool_versions)
     for device in state.devices:
-        if device.run.started is not None:
-            names = device.run.started.runtimes.items()
-            device_id = device.run.description.device_id
-            versions.update({f"{device_id}: {name}": version for name, version in names})
+        device_id = device.description.device_id
+        for started in (run.started for run in device.runs):
+            names = {} if started is None else started.runtimes
+            versions.update({f"{device_id}: {name}": version for name, version in names.items()})
     return versions
 
 
@@ -266,7 +287,7 @@ def _hashes(state: RunState) -> dict[str, str]:
 
 def _not_measured(state: RunState, results: Sequence[report.Result]) -> tuple[report.NotMeasured, ...]:
     missing = []
-    if all(device.run.description.kind == "host" for device in state.devices):
+    if all(device.description.kind == "host" for device in state.devices):
         missing.append(report.NotMeasured("phones", Reason.of("not_measured", why="no_device")))
     missing.append(report.NotMeasured("edge inputs", Reason.of("not_measured", why="not_supported")))
     missing.append(report.NotMeasured("energy", Reason.of("not_measured", why="not_supported")))
@@ -287,10 +308,11 @@ def _not_measured(state: RunState, results: Sequence[report.Result]) -> tuple[re
 
 def _lost_on(device: MeasuredDevice) -> Iterator[report.NotMeasured]:
     """What one device did not come to, or what a metric did not tell of it."""
-    device_id = device.run.description.device_id
-    if device.run.lost_because is not None:
-        reason = _because("device_lost", device.run.lost_because)
-        yield report.NotMeasured(f"the rest of the job on {device_id}", reason)
+    device_id = device.description.device_id
+    for run in device.runs:
+        if run.lost_because is not None:
+            reason = _because("device_lost", run.lost_because)
+            yield report.NotMeasured(f"the rest of the job for {run.runtime} on {device_id}", reason)
     for measured in device.measurements:
         for metric, reason in measured.accuracy_missing.items():
             if reason.facts.get("why") != "reference_failed":
@@ -301,6 +323,8 @@ def _lost_on(device: MeasuredDevice) -> Iterator[report.NotMeasured]:
 def _no_latency(result: report.Result) -> Iterator[report.NotMeasured]:
     if result.latency is None:
         why = "load_failed" if result.reason.id == "load_failed" else "not_run"
+        if RUNTIMES[result.configuration.runtime].fidelity == "reference":
+            why = "reference_fidelity"
         what = f"latency of {result.configuration.build_id} on {result.device.id}"
         yield report.NotMeasured(what, Reason.of("not_measured", why=why))
 

@@ -63,7 +63,7 @@ def result_of(
     manifest = measured.build.manifest
     if manifest is None:
         raise ValueError(f"{measured.build.wanted.build_id} was not built")
-    is_baseline = measured.build.wanted.baseline is None
+    is_baseline = measured.build.wanted.is_baseline
     size = None
     if baseline_bytes is not None and not is_baseline:
         size = report.Size(baseline_bytes, manifest.size_bytes, manifest.size_bytes / baseline_bytes)
@@ -74,7 +74,7 @@ def result_of(
     return report.Result(
         configuration=report.Configuration(
             measured.build.wanted.build_id,
-            measured.build.wanted.recipe.runtime,
+            measured.build.wanted.runtime.name,
             requested,
             measured.placement.allow_fallback,
             measured.placement.threads,
@@ -116,6 +116,10 @@ def _gates(
     interval = _milliseconds(timing.summary.median_interval) if timing else None
     placement = measured.placement
     comparison = timing.comparison if timing else None
+    unknown = measured.unknown_operators
+    if unknown is not None:
+        reason = Reason.of("operator_unknown", operators=unknown)
+        return tuple(GateResult(name, "inconclusive", reason) for name in ("outcomes", "parity"))
     judged = [
         outcomes_gate(measured.outcomes, measured.load_failed) if limits.outcomes else None,
         fallback_gate(placement.accelerator, measured.accelerator_actual, placement.allow_fallback),
@@ -146,14 +150,19 @@ def _parity_gate(
 
 def precision_of(measured: Measurement) -> PrecisionClass:
     """Which parity limit a build is held to."""
-    match measured.build.wanted.recipe.precision:
+    manifest = measured.build.manifest
+    match manifest.precision if manifest is not None else measured.build.wanted.recipe.precision:
         case Precision.FLOAT32:
             return "float32"
-        case Precision.INT8:
+        case Precision.FLOAT16:
+            return "float16"
+        case Precision.INT8 | Precision.INT16X8:
             return "int8"
 
 
 def _why_no_speed(measured: Measurement) -> str:
+    if measured.build.wanted.runtime.fidelity == "reference":
+        return "reference_fidelity"
     return "load_failed" if measured.load_failed else "not_run"
 
 
@@ -309,7 +318,7 @@ def diagnosis_of(
     is none.
     """
     wanted = measured.build.wanted
-    is_float = wanted.baseline is None
+    is_float = wanted.is_baseline
     own = measured if is_float else baseline
     legs = [
         Leg("source_host", "missing" if reference_failed else "agrees"),
@@ -367,7 +376,7 @@ def _touches(finding: Finding, measured: Measurement, device_id: str) -> bool:
     builds = finding.facts.get("builds")
     if finding.subject == device_id and isinstance(builds, tuple):
         return wanted.build_id in builds
-    if finding.subject in (wanted.build_id, wanted.model, device_id, wanted.recipe.toolchain):
+    if finding.subject in (wanted.build_id, wanted.model, device_id, wanted.toolchain):
         return True
     if finding.subject == "calibration":
         return wanted.recipe.needs_calibration

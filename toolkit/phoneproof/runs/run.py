@@ -14,14 +14,13 @@ from threading import Event
 from typing import Final, Literal
 
 from phoneproof.builds.store import Store, default_store, storage_errors
-from phoneproof.devices.device import Device, DeviceDescription
-from phoneproof.devices.host import HostDevice
-from phoneproof.devices.supervisor import HarnessCommand
+from phoneproof.devices.device import Device
 from phoneproof.errors import Interrupted, PhoneproofError, SeveralErrors
 from phoneproof.findings import Finding
 from phoneproof.jobs.planning import Placement
 from phoneproof.plan.model import Plan
 from phoneproof.plan.preflight import Need, preflight
+from phoneproof.recipes.runtime_table import READER_OF
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.report.model import Report
 from phoneproof.report.render import render
@@ -29,6 +28,7 @@ from phoneproof.runs.audit import Audit, audit
 from phoneproof.runs.building import FinishedBuild, make_builds
 from phoneproof.runs.disclosure import disclosed, disclosure
 from phoneproof.runs.folder import RunFolder, check_place, opened
+from phoneproof.runs.hosts import SOURCE_RUNTIME, Hosts
 from phoneproof.runs.measuring import Measurement, Yardstick, measure
 from phoneproof.runs.observer import Observer, Silent
 from phoneproof.runs.planned import planned_steps
@@ -152,9 +152,7 @@ def check(plan: Plan, out: Path, store: Store, options: RunOptions) -> None:
 
 
 def missing(name: str, store: Path) -> PhoneproofError | None:
-    """What keeps a toolchain or runtime from being used, managed environments included."""
-    if name not in TOOLCHAINS:
-        return None
+    """What keeps a toolchain's packages from being used, managed environments included."""
     try:
         environment_of(TOOLCHAINS[name], store)
     except PhoneproofError as error:
@@ -168,12 +166,6 @@ def raise_all(errors: Sequence[PhoneproofError]) -> None:
         raise errors[0]
     if errors:
         raise SeveralErrors(errors)
-
-
-def host_command(store: Path) -> HarnessCommand:
-    """The harness on the interpreter that has the runtimes: this one, or the managed environment."""
-    where = environment_of(TOOLCHAINS["onnxruntime"], store)
-    return HarnessCommand(where.interpreter, where.python_path)
 
 
 def _say_planned(folder: RunFolder, plan: Plan) -> None:
@@ -195,14 +187,12 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     if options.until == "build":
         return FinishedRun(path, builds, None, (), findings_so_far(plan, audited, builds))
     context.observer.stage("verify")
-    jobs = path / "jobs" / "host"
-    host = options.host(jobs) if options.host else HostDevice(jobs, host_command(context.store.root))
+    hosts = Hosts(path / "jobs" / "host", context.store.root, _runtimes(plan, builds), options.host)
     try:
-        described = host.describe()
-        references = run_references(context, plan, audited, host, described)
-        devices = tuple(_measured_devices(context, plan, audited, builds, references, host, described))
+        references = run_references(context, plan, audited, hosts)
+        devices = _measured_devices(context, plan, audited, builds, references, hosts)
     finally:
-        host.close()
+        hosts.close()
     if options.until == "verify":
         return FinishedRun(path, builds, None, (), findings_so_far(plan, audited, builds))
     context.observer.stage("report")
@@ -219,30 +209,43 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     return FinishedRun(path, builds, report, files, report.findings)
 
 
+def _runtimes(plan: Plan, builds: Sequence[FinishedBuild]) -> dict[str, list[str]]:
+    """Names of the runtimes that run models and builds, by the toolchain in whose environment they are."""
+    found: dict[str, list[str]] = {READER_OF[model.format]: [SOURCE_RUNTIME] for model in plan.models}
+    for build in builds:
+        row = build.wanted.runtime
+        found.setdefault(row.toolchain, []).append(row.name)
+    return found
+
+
 def _measured_devices(
     context: RunContext,
     plan: Plan,
     audited: Audit,
     builds: Sequence[FinishedBuild],
     references: Mapping[str, Reference],
-    host: Device,
-    described: DeviceDescription,
-) -> list[MeasuredDevice]:
+    hosts: Hosts,
+) -> tuple[MeasuredDevice, ...]:
     placements = [
         Placement(accelerator.value, section.allow_fallback, section.threads)
         for section in plan.devices
         for accelerator in section.accelerators
     ]
-    if not any(build.manifest for build in builds):
-        return []
-    device_run = run_device(context, plan, audited, builds, host, described, placements)
-    measurements = [
-        measure(context, plan, device_run, build, placement, _yardstick(audited, references, build))
-        for placement in placements
-        for build in builds
-        if build.manifest is not None
-    ]
-    return [MeasuredDevice(device_run, tuple(measurements))]
+    runs: list[DeviceRun] = []
+    measurements: list[Measurement] = []
+    for row in dict.fromkeys(build.wanted.runtime for build in builds if build.manifest):
+        own = [build for build in builds if build.manifest and build.wanted.runtime == row]
+        device_run = run_device(context, plan, audited, own, hosts.of(row.toolchain), placements)
+        runs.append(device_run)
+        measurements += [
+            measure(context, plan, device_run, build, placement, _yardstick(audited, references, build))
+            for placement in placements
+            for build in own
+        ]
+    described = hosts.description()
+    if described is None or not runs:
+        return ()
+    return (MeasuredDevice(described, tuple(runs), tuple(measurements)),)
 
 
 def _yardstick(audited: Audit, references: Mapping[str, Reference], build: FinishedBuild) -> Yardstick:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -11,23 +11,28 @@ from phoneproof.builds.store import Kind, Store
 from phoneproof.errors import Interrupted, PhoneproofError, StorageError
 from phoneproof.runs.folder import RunFolder
 from phoneproof.runs.observer import Observer
+from phoneproof.workers.environments import WorkerEnvironment
+from phoneproof.workers.tokens import WorkerTokens
 from phoneproof.workers.worker import OnProgress, WorkerCall, WorkerLimits, call_worker
 
 Outcome = Mapping[str, Any]
 
+_WORKER_BYTES: Final = 1_000_000_000
+"""What a worker that loads a vendor's packages and a small model takes."""
 _LEAST_FREE_BYTES: Final = 2**20
 """Below this a worker's failure is blamed on the disk, whatever the vendor's code made of it."""
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every step needs. stop: set to end the run."""
+    """What every step needs. stop: set to end the run. tokens: how many workers run side by side."""
 
     folder: RunFolder
     store: Store
     observer: Observer
     limits: WorkerLimits
     stop: Event
+    tokens: WorkerTokens = field(default_factory=WorkerTokens)
 
     def step(self, name: str, key: str, make: Callable[[], tuple[Outcome, str]]) -> Outcome:
         """The outcome of a step: this run's own if it was finished with the same key, else made now.
@@ -62,8 +67,9 @@ class RunContext:
         request: Mapping[str, Any],
         interpreter: Path | None = None,
         python_path: tuple[Path, ...] = (),
+        memory_bytes: int = _WORKER_BYTES,
     ) -> dict[str, Any]:
-        """Run a worker in the step's work folder; its result.
+        """Run a worker in the step's work folder; its result. It waits for `memory_bytes` of tokens.
 
         Raises what `call_worker` raises, and StorageError for any failure on a full disk.
         """
@@ -73,13 +79,25 @@ class RunContext:
         if interpreter is not None:
             call = WorkerCall(module, request, call.folder, interpreter, python_path, self.limits)
         try:
-            return call_worker(call, self.progress_of(name), self.stop)
+            with self.tokens.take(memory_bytes, self.stop):
+                return call_worker(call, self.progress_of(name), self.stop)
         except (Interrupted, StorageError):
             raise
         except PhoneproofError as error:
             for folder in (self.folder.path, self.store.root):
                 _refuse_full_disk(folder, error)
             raise
+
+    def call_in(
+        self,
+        where: WorkerEnvironment,
+        name: str,
+        module: str,
+        request: Mapping[str, Any],
+        memory_bytes: int = _WORKER_BYTES,
+    ) -> dict[str, Any]:
+        """As `call`, in the environment of a toolchain."""
+        return self.call(name, module, request, where.interpreter, where.python_path, memory_bytes)
 
     def progress_of(self, name: str) -> OnProgress:
         """Tells the observer what a step is at."""

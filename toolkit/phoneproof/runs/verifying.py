@@ -4,12 +4,13 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from phoneproof.builds.model_files import folder_sha256, model_files
 from phoneproof.builds.source_facts import ONE_FILE
-from phoneproof.builds.store import cache_key
+from phoneproof.builds.store import cache_key, link_folder
 from phoneproof.devices.device import Device, DeviceDescription, JobResults
 from phoneproof.errors import DeviceError, Interrupted, PhoneproofError
 from phoneproof.jobs.planning import (
@@ -24,9 +25,13 @@ from phoneproof.protocol.attempts import CaseEnd, case_ends, lost
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.events import CaseFinished, Event, JobStarted, RoundFinished, SampleStarted
 from phoneproof.protocol.job import FileRef, Limits, ModelFiles
+from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.recipes.runtime_table import READER_OF
+from phoneproof.recipes.table import Precision, SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
-from phoneproof.runs.audit import READER_OF, Audit, AuditedModel, store_samples
+from phoneproof.runs.audit import Audit, AuditedModel, store_samples
 from phoneproof.runs.building import STOPS_THE_RUN, FinishedBuild
+from phoneproof.runs.hosts import SOURCE_RUNTIME, HostHarness, Hosts
 from phoneproof.runs.job_inputs import JobInputs
 from phoneproof.runs.planned import build_samples_step, job_step, reference_job_step, reference_step
 from phoneproof.runs.steps import RunContext
@@ -53,8 +58,12 @@ class Reference:
 
 @dataclass(frozen=True)
 class DeviceRun:
-    """What a device made of its job. lost_because: the error that ended it before its end."""
+    """What a device made of the job with all builds of one runtime.
 
+    lost_because: the error that ended it before its end.
+    """
+
+    runtime: str
     description: DeviceDescription
     planned: PlannedJob
     ends: Mapping[str, CaseEnd]
@@ -74,14 +83,12 @@ class DeviceRun:
         return next((e for e in self.events if isinstance(e, JobStarted)), None)
 
 
-def run_references(
-    context: RunContext, plan: Plan, audit: Audit, device: Device, description: DeviceDescription
-) -> Mapping[str, Reference]:
+def run_references(context: RunContext, plan: Plan, audit: Audit, hosts: Hosts) -> Mapping[str, Reference]:
     """The outputs of every source model, out of the store or by a job on the host."""
     found: dict[str, Reference] = {}
     for key, model in audit.models.items():
         try:
-            found[key] = Reference(key, _reference(context, plan, key, model, device, description), None)
+            found[key] = Reference(key, _reference(context, plan, model, hosts), None)
         except STOPS_THE_RUN:
             raise
         except PhoneproofError as error:
@@ -89,22 +96,20 @@ def run_references(
     return found
 
 
-def _reference(
-    context: RunContext,
-    plan: Plan,
-    key: str,
-    model: AuditedModel,
-    device: Device,
-    description: DeviceDescription,
-) -> Path:
+def _reference(context: RunContext, plan: Plan, model: AuditedModel, hosts: Hosts) -> Path:
     preprocess = plan.data.preprocess
+    key = model.section.key
+    host = hosts.of(READER_OF[model.section.format])
+    description = host.description
     store_key = cache_key(
         {
             "source": model.facts.sha256,
             "inputs": to_dict(model.facts.inputs),
+            "outputs": to_dict(model.facts.outputs),
+            "signature": model.request.get("signature"),
             "samples": model.evaluation.digest,
             "preprocess": None if preprocess is None else preprocess.digest,
-            "runtime": description.runtimes.get("source"),
+            "runtime": description.runtimes.get(SOURCE_RUNTIME),
             "machine": description.environment.get("machine"),
             "cpu_features": description.environment.get("cpu_features"),
         }
@@ -116,15 +121,20 @@ def _reference(
             inputs = JobInputs(plan, context.folder.work(step))
             samples = inputs.set_for(model.evaluation.open(), model.facts.inputs)
             files = _source_files(context, step, model, inputs)
-            build = RunnableBuild(f"{key}/source", "source", files, samples, None, {})
+            signature = model.request.get("signature")
+            options = {} if signature is None else {"signature": str(signature)}
+            build = RunnableBuild(f"{key}/source", SOURCE_RUNTIME, files, samples, None, options)
             planned = plan_job([build], [Placement("cpu", False, 1)], None, limits_of(plan), {})
-            results = _run(context, reference_job_step(key), device, planned, inputs.files)
+            results = _run(context, reference_job_step(key), host.device, planned, inputs.files)
             infer = next(c for c in planned.cases if c.kind == "infer")
             end = case_ends(planned.job, results.events)[infer.case_id]
             if end.outcome != "passed":
                 raise _reference_error(key, end)
             shutil.copyfile(results.outputs[infer.case_id], staging / OUTPUTS_FILE)
-            facts = {"samples": model.evaluation.count, "runtime": description.runtimes.get("source")}
+            facts = {
+                "samples": model.evaluation.count,
+                "runtime": description.runtimes.get(SOURCE_RUNTIME),
+            }
             (staging / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
 
         _, how = context.from_store("references", store_key, fill)
@@ -139,21 +149,20 @@ def run_device(
     plan: Plan,
     audit: Audit,
     builds: Sequence[FinishedBuild],
-    device: Device,
-    description: DeviceDescription,
+    host: HostHarness,
     placements: Sequence[Placement],
 ) -> DeviceRun:
-    """Run all that was built on one device. What the device loses is in the result, not raised."""
-    step = job_step(HOST)
+    """Run all builds of one runtime on one device. What the device loses is in the result, not raised."""
+    runtime = builds[0].wanted.runtime
+    step = job_step(HOST, runtime.name)
     inputs = JobInputs(plan, context.folder.work(step))
-    # A host that cannot tell (null) may saturate, so its outputs are made exact as well.
-    may_saturate = description.environment.get("int8_saturates", False) is not False
-    exact = {"x64quantprecision": "1"} if may_saturate else {}
-    runnable = [_runnable(context, plan, audit, inputs, build, exact) for build in builds if build.manifest]
+    device, description = host.device, host.description
+    exact = _exact_options(runtime.name, description)
+    runnable = [_runnable(context, plan, audit, inputs, build, exact) for build in builds]
     planned = plan_job(
         runnable,
         placements,
-        _benchmark_of(plan),
+        _benchmark_of(plan) if runtime.fidelity == "device" else None,
         limits_of(plan),
         _pairs_that_fit(builds, description),
     )
@@ -161,9 +170,17 @@ def run_device(
         results = _run(context, step, device, planned, inputs.files)
     except DeviceError as error:
         events = device.events(planned.job.job_id, 0).events
-        return DeviceRun(description, planned, lost(planned.job, events), None, events, error)
+        ends = lost(planned.job, events)
+        return DeviceRun(runtime.name, description, planned, ends, None, events, error)
     ends = case_ends(planned.job, results.events)
-    return DeviceRun(description, planned, ends, results, results.events, None)
+    return DeviceRun(runtime.name, description, planned, ends, results, results.events, None)
+
+
+def _exact_options(runtime: str, description: DeviceDescription) -> dict[str, str]:
+    """Options under which a runtime's int8 kernels do not saturate on this machine."""
+    # A host that cannot tell (null) may saturate, so its outputs are made exact as well.
+    may_saturate = description.environment.get("int8_saturates", False) is not False
+    return {"x64quantprecision": "1"} if may_saturate and runtime == "onnxruntime" else {}
 
 
 def _run(
@@ -222,34 +239,67 @@ def _runnable(
     manifest = build.manifest
     model = audit.models[build.wanted.model]
     samples = model.evaluation
-    if plan.data.preprocess is None and any(tensor.scale is not None for tensor in manifest.inputs):
+    taken = source_named(manifest.inputs, manifest.source_names)
+    if plan.data.preprocess is None and _need_conversion(taken, model.facts.inputs):
         name = build_samples_step(build.wanted.build_id)
-        samples = store_samples(context, plan, "evaluation", manifest.inputs, name)
-    path = build.folder / manifest.model_file
-    reference = FileRef(manifest.model_file, manifest.sha256, manifest.size_bytes)
-    inputs.files[manifest.sha256] = path
+        samples = store_samples(context, plan, "evaluation", taken, name)
     return RunnableBuild(
         build.wanted.build_id,
-        build.wanted.recipe.runtime,
-        ModelFiles(manifest.model_file, (reference,)),
-        inputs.set_for(samples.open(), manifest.inputs),
+        build.wanted.runtime.name,
+        _model_files(build.folder / manifest.model_file, inputs),
+        inputs.set_for(samples.open(), manifest.inputs, manifest.source_names),
         build.wanted.baseline,
-        exact_options if build.wanted.baseline is not None else {},
+        exact_options if manifest.precision is Precision.INT8 else {},
     )
 
 
+def source_named(tensors: Sequence[TensorSpec], names: Mapping[str, str]) -> tuple[TensorSpec, ...]:
+    """The tensors of a build under the names of the source model."""
+    return tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in tensors)
+
+
+def _need_conversion(taken: Sequence[TensorSpec], given: Sequence[TensorSpec]) -> bool:
+    """Whether a build takes values of another dtype, or quantized ones: stored values are no pixels."""
+    dtypes = {tensor.name: tensor.dtype for tensor in given}
+    return any(t.scale is not None or dtypes.get(t.name, t.dtype) != t.dtype for t in taken)
+
+
+def _model_files(path: Path, inputs: JobInputs) -> ModelFiles:
+    """How a job names a model; its folder is named by its digest, since jobs hold several of one name."""
+    files = model_files(path)
+    root = path.parent
+    inputs.files.update({file.sha256: root / file.name for file in files})
+    if path.is_file():
+        return ModelFiles(path.name, files)
+    place = folder_sha256(files, path.name)
+    named = tuple(replace(file, name=f"{place}/{file.name}") for file in files)
+    return ModelFiles(f"{place}/{path.name}", named)
+
+
+_SUFFIXES: Final[Mapping[SourceFormat, str]] = {
+    SourceFormat.PYTORCH: ".pt2",
+    SourceFormat.EXPORTED_PROGRAM: ".pt2",
+    SourceFormat.KERAS: ".keras",
+    SourceFormat.ONNX: ".onnx",
+}
+
+
 def _source_files(context: RunContext, step: str, model: AuditedModel, inputs: JobInputs) -> ModelFiles:
-    """The source model as one file, its external data inside.
+    """The source model as a job names it: one file, its external data inside, or a SavedModel's folder.
 
     A job's names must be possible on every system. A user's file may be called anything; so may a file with
     external data, whose name stands in the model as well.
     """
-    name = f"model.{model.section.format.value}"
-    path, ref = model.path, model.facts.files[0]
-    if len(model.facts.files) > 1:
-        where = environment_of(TOOLCHAINS[READER_OF[model.section.format]], context.store.root)
-        module = "phoneproof.sources.one_file"
-        made = context.call(step, module, model.source_request, where.interpreter, where.python_path)
+    form = model.section.format
+    if form is SourceFormat.SAVEDMODEL:
+        folder = context.folder.work(step) / "model"
+        link_folder(model.path, folder)
+        return _model_files(folder, inputs)
+    name = f"model{_SUFFIXES[form]}"
+    path, ref = model.path, model_files(model.path)[0]
+    if form is SourceFormat.ONNX and len(model.facts.files) > 1:
+        where = environment_of(TOOLCHAINS[READER_OF[form]], context.store.root)
+        made = context.call_in(where, step, "phoneproof.sources.one_file", model.source_request)
         path = context.folder.work(step) / ONE_FILE
         ref = FileRef(name, made["sha256"], made["size_bytes"])
     inputs.files[ref.sha256] = path

@@ -6,23 +6,35 @@ from collections.abc import Mapping
 from typing import Final
 
 from phoneproof.errors import RuntimeUnavailableError
+from phoneproof.recipes.runtime_table import RUNTIMES
 from phoneproof.runtimes.runtime import Runtime
 
 RUNTIME_MODULES: Final[Mapping[str, str]] = {
+    "coreml": "phoneproof.runtimes.coreml:runtime",
+    "executorch": "phoneproof.runtimes.executorch:runtime",
+    "litert": "phoneproof.runtimes.litert:runtime",
+    "mil_interpreter": "phoneproof.runtimes.mil_interpreter:runtime",
     "onnxruntime": "phoneproof.runtimes.onnxruntime_cpu:runtime",
     "source": "phoneproof.runtimes.source:runtime",
+    "torch_qnnpack": "phoneproof.runtimes.torch_qnnpack:runtime",
 }
 
-_PACKAGES: Final[Mapping[str, str]] = {"onnxruntime": "onnxruntime", "source": "onnxruntime"}
-"""Package that executes, for each runtime."""
+_SOURCE_PACKAGES: Final = ("onnxruntime", "tensorflow", "torch")
+"""What runs source models, by their form."""
 
 
 def installed_version(name: str) -> str | None:
     """Version of the package that executes, without importing it; None if it is unknown or not installed."""
-    if name not in _PACKAGES:
-        return None
+    if name == "source":
+        found = {package: _version(package) for package in _SOURCE_PACKAGES}
+        known = [f"{package} {version}" for package, version in found.items() if version is not None]
+        return ", ".join(known) or None
+    return _version(RUNTIMES[name].package) if name in RUNTIMES else None
+
+
+def _version(package: str) -> str | None:
     try:
-        return importlib.metadata.version(_PACKAGES[name])
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from phoneproof.cli.summary import next_commands, run_json, show_run
 from phoneproof.errors import ToolchainError
 from phoneproof.recipes.rows import recipe_named
-from phoneproof.recipes.table import RecipeOptions
+from phoneproof.recipes.table import RecipeOptions, SourceFormat
 from phoneproof.report.model import Accuracy, Report
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.run import FinishedRun
@@ -114,7 +114,10 @@ def test_findings_and_the_errors_of_builds_are_data() -> None:
 
 def broken_build() -> FinishedBuild:
     recipe = recipe_named("onnx-int8")
-    wanted = WantedBuild(reports.INT8, "digits/onnx", recipe, RecipeOptions(), reports.FLOAT, True)
+    route = recipe.routes[SourceFormat.ONNX]
+    wanted = WantedBuild(
+        reports.INT8, "digits/onnx", recipe, route, RecipeOptions(), reports.FLOAT, False, True
+    )
     error = ToolchainError("GridSample is not known.", operators=("a", "b"), exit_code=1)
     return FinishedBuild(wanted, Path("unused"), None, error, cached=False)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from phoneproof.data import set_specs
 from phoneproof.errors import PlanError
 from phoneproof.plan import data_section
+from phoneproof.plan.build_section import options_of
 from phoneproof.plan.model import from_effective, plan_digest, read_plan
-from phoneproof.plan.sections import options_of
 from phoneproof.recipes.rows import RECIPES
 from phoneproof.recipes.table import Method, RecipeOptions
 from tests.plan.plans import RIGHT, changed, plan_of, refusal, written

@@ -14,7 +14,7 @@ from phoneproof.jobs.planning import Placement, PlannedCase
 from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.protocol.events import CaseFinished, Measured, Stamp
 from phoneproof.recipes.rows import recipe_named
-from phoneproof.recipes.table import RecipeOptions
+from phoneproof.recipes.table import RecipeOptions, SourceFormat
 from phoneproof.report.model import Comparison, Result, Size
 from phoneproof.report.sentences import reason_sentence
 from phoneproof.runs.building import FinishedBuild
@@ -76,7 +76,9 @@ def measurement(build_id: str = INT8, **changes: Any) -> Measurement:
     """A build that loaded and gave right outputs; not timed."""
     recipe = recipe_named(build_id.rsplit("/", 1)[1])
     baseline = None if build_id == FLOAT else FLOAT
-    wanted = WantedBuild(build_id, "tiny/onnx", recipe, RecipeOptions(), baseline, True)
+    route = recipe.routes[SourceFormat.ONNX]
+    is_float = build_id == FLOAT
+    wanted = WantedBuild(build_id, "tiny/onnx", recipe, route, RecipeOptions(), baseline, is_float, True)
     manifest = BuildManifest(
         version=1,
         recipe=recipe.name,
@@ -93,8 +95,9 @@ def measurement(build_id: str = INT8, **changes: Any) -> Measurement:
         float_operators=(),
         floor=recipe.floor,
         tool_versions={},
-        toolchain=recipe.toolchain,
+        toolchain=route.toolchain,
         toolchain_revision=1,
+        precision=recipe.precision,
     )
     ends = [
         (case("c.load", "load", build_id), passed("c.load")),

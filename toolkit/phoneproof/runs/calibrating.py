@@ -1,0 +1,143 @@
+"""Ranges of activations: one pass over a model's calibration set serves all methods that are wanted."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from phoneproof.builds.store import cache_key
+from phoneproof.errors import BusyError, Interrupted, PhoneproofError, StorageError
+from phoneproof.plan.model import Plan
+from phoneproof.recipes.table import Method, RecipeOptions, Route
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from phoneproof.runs.audit import Audit, AuditedModel
+from phoneproof.runs.exporting import Exports
+from phoneproof.runs.planned import ranges_step, takes_ranges
+from phoneproof.runs.steps import RunContext
+from phoneproof.runs.wanted import WantedBuild
+from phoneproof.workers.environments import environment_of
+
+RANGES_REVISION: Final = 1
+"""Part of the key of ranges: raised when the same request would give other ranges."""
+
+RESULT_FILE: Final = "result.json"
+
+
+class CalibratedRanges:
+    """The ranges of a run's builds, collected when the first of them asks. Safe for several threads."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        plan: Plan,
+        audit: Audit,
+        exports: Exports,
+        wanted: Sequence[WantedBuild],
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._audit = audit
+        self._exports = exports
+        self._wanted = wanted
+        self._lock = Lock()
+        self._locks: dict[tuple[str, str], Lock] = {}
+        self._folders: dict[tuple[str, str], Path | PhoneproofError] = {}
+
+    def file_for(self, build: WantedBuild) -> Path | None:
+        """The ranges file of a build; None where its toolchain needs none. Raises what calibration did."""
+        if not takes_ranges(build) or build.route is None:
+            return None
+        found = self._folder(build, build.route)
+        method, percentile = _method(build.options)
+        for entry in json.loads((found / RESULT_FILE).read_text(encoding="utf-8"))["ranges"]:
+            if entry["method"] == method and (entry["percentile"] or 0.0) == percentile:
+                return found / str(entry["file"])
+        raise StorageError("The stored ranges lack a method.", where=str(found))
+
+    def samples_request(self, model: AuditedModel) -> dict[str, Any]:
+        """The calibration set as requests name it (toolchains/request.py)."""
+        if model.calibration is None:
+            raise StorageError("No calibration set was stored.", where=model.section.name)
+        return {"path": str(model.calibration.path), "preprocess": self._preprocess()}
+
+    def _preprocess(self) -> Mapping[str, Any] | None:
+        preprocess = self._plan.data.preprocess
+        return None if preprocess is None else preprocess.to_dict()
+
+    def _folder(self, build: WantedBuild, route: Route) -> Path:
+        key = self._shared_key(build)
+        with self._lock:
+            lock = self._locks.setdefault(key, Lock())
+        with lock:
+            if key not in self._folders:
+                try:
+                    self._folders[key] = self._make(self._audit.models[build.model], build.toolchain, route)
+                except (Interrupted, StorageError, BusyError):
+                    raise
+                except PhoneproofError as error:
+                    self._folders[key] = error
+            found = self._folders[key]
+        if isinstance(found, PhoneproofError):
+            raise found
+        return found
+
+    @staticmethod
+    def _shared_key(build: WantedBuild) -> tuple[str, str]:
+        """Toolchains with the same calibration worker share their ranges."""
+        return build.model, TOOLCHAINS[build.toolchain].calibration[build.options.method]
+
+    def _methods(self, key: tuple[str, str]) -> list[tuple[str, float]]:
+        return sorted(
+            {
+                _method(build.options)
+                for build in self._wanted
+                if takes_ranges(build) and self._shared_key(build) == key
+            }
+        )
+
+    def _make(self, model: AuditedModel, toolchain: str, route: Route) -> Path:
+        row = TOOLCHAINS[toolchain]
+        module = next(iter(row.calibration.values()))
+        methods = self._methods((model.section.key, module))
+        environment = environment_of(row, self._context.store.root)
+        samples = self.samples_request(model)
+        digest = "" if model.calibration is None else model.calibration.digest
+        parts = {
+            "calibration_sha256": digest,
+            "methods": [{"method": m, "percentile": p or None} for m, p in methods],
+            "preprocess": samples["preprocess"],
+        }
+        key = cache_key(
+            {
+                **parts,
+                "module": module,
+                "source": model.facts.sha256,
+                "shapes": model.request.get("shapes"),
+                "signature": model.request.get("signature"),
+                "versions": environment.versions,
+                "revision": RANGES_REVISION,
+            }
+        )
+        step = ranges_step(model.section.key, toolchain)
+
+        def make() -> tuple[dict[str, Any], str]:
+            def fill(staging: Path) -> None:
+                source = self._exports.request_for(model, route)
+                request = {**parts, "source": source, "samples": samples["path"]}
+                result = self._context.call_in(environment, step, module, request, row.memory_bytes)
+                for entry in result["ranges"]:
+                    shutil.move(self._context.folder.work(step) / str(entry["file"]), staging)
+                (staging / RESULT_FILE).write_text(json.dumps(result), encoding="utf-8")
+
+            _, how = self._context.from_store("ranges", key, fill)
+            return {"store_key": key}, how
+
+        self._context.step(step, key, make)
+        return self._context.stored("ranges", key, make)
+
+
+def _method(options: RecipeOptions) -> tuple[str, float]:
+    """(method, percentile), with 0 where the method has none: sortable, for keys and look-up."""
+    return options.method.value, options.percentile if options.method is Method.PERCENTILE else 0.0

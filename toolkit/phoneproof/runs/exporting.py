@@ -1,0 +1,76 @@
+"""The form in which a toolchain takes a source model: as it is, or exported first, once for all builds."""
+
+import json
+import shutil
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from phoneproof.builds.store import cache_key
+from phoneproof.errors import PhoneproofError
+from phoneproof.recipes.runtime_table import ONNX_EXPORTER
+from phoneproof.recipes.table import Route, SourceFormat
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from phoneproof.runs.audit import AuditedModel
+from phoneproof.runs.planned import export_step
+from phoneproof.runs.steps import RunContext
+from phoneproof.workers.environments import environment_of
+
+_ONNX_FILE: Final = "model.onnx"
+
+
+class Exports:
+    """What source models were exported to in this run. Safe for several threads: each export is made once."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._locks: dict[str, Lock] = {}
+        self._made: dict[str, Path | PhoneproofError] = {}
+        self._lock = Lock()
+
+    def request_for(self, model: AuditedModel, route: Route) -> dict[str, Any]:
+        """How a toolchain's request names the source on this route. Raises what the export raised."""
+        match route.through:
+            case None:
+                return model.source_request
+            case SourceFormat.EXPORTED_PROGRAM:
+                return model.program_request
+            case SourceFormat.ONNX:
+                return {"format": "onnx", "path": str(self._onnx(model)), "shapes": {}}
+            case _:
+                raise ValueError(f"nothing is exported to {route.through}")
+
+    def _onnx(self, model: AuditedModel) -> Path:
+        key = model.section.key
+        with self._lock:
+            lock = self._locks.setdefault(key, Lock())
+        with lock:
+            if key not in self._made:
+                try:
+                    self._made[key] = self._export(model)
+                except PhoneproofError as error:
+                    self._made[key] = error
+            found = self._made[key]
+        if isinstance(found, PhoneproofError):
+            raise found
+        return found
+
+    def _export(self, model: AuditedModel) -> Path:
+        toolchain = TOOLCHAINS[ONNX_EXPORTER]
+        where = environment_of(toolchain, self._context.store.root)
+        step = export_step(model.section.key)
+        parts = {"source": model.facts.sha256, "shapes": model.request.get("shapes")}
+        key = cache_key({**parts, "versions": where.versions, "revision": toolchain.revision})
+
+        def make() -> tuple[dict[str, Any], str]:
+            def fill(staging: Path) -> None:
+                request = {"source": model.program_request, "out": _ONNX_FILE}
+                facts = self._context.call_in(where, step, toolchain.module, request, toolchain.memory_bytes)
+                shutil.move(self._context.folder.work(step) / _ONNX_FILE, staging / _ONNX_FILE)
+                (staging / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+
+            _, how = self._context.from_store("exports", key, fill)
+            return {"store_key": key}, how
+
+        self._context.step(step, key, make)
+        return self._context.stored("exports", key, make) / _ONNX_FILE
