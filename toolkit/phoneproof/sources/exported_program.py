@@ -50,8 +50,7 @@ def load_program(request: ExportedProgramRequest) -> ExportedSource:
     contradict the program, state that changes from call to call.
     """
     path = Path(request.path)
-    check_archive(path, request.trust_pickle)
-    program = _read(path, request.trust_pickle)
+    program = read_program(path, request.trust_pickle)
     sha256 = content_sha256(program)
     if request.sha256 is not None and request.sha256 != sha256:
         raise SourceModelError(
@@ -65,7 +64,7 @@ def load_program(request: ExportedProgramRequest) -> ExportedSource:
     program = fixed(program, dict(request.shapes), str(path))
     inputs = tuple(_spec(name, program, str(path), "input") for name in input_names(program))
     nodes = output_nodes(program, str(path))
-    names = _output_names(request.outputs, len(nodes), str(path))
+    names = output_names(request.outputs, len(nodes), str(path))
     outputs = tuple(
         _spec(node, program, str(path), "output", name) for node, name in zip(nodes, names, strict=True)
     )
@@ -98,7 +97,7 @@ def input_names(program: ExportedProgram) -> list[str]:
 
 
 def output_nodes(program: ExportedProgram, place: str) -> list[str]:
-    """Names of the graph's values that the program gives, in order. SourceModelError where one is no tensor."""
+    """Names of the values that the program gives, in order. SourceModelError where one is no tensor."""
     found = []
     for spec in program.graph_signature.output_specs:
         if spec.kind is not OutputKind.USER_OUTPUT:
@@ -121,10 +120,12 @@ def tensor_of(program: ExportedProgram, name: str) -> Any:
     return next(node.meta["val"] for node in program.graph.nodes if node.name == name)
 
 
-def _read(path: Path, trust_pickle: bool) -> ExportedProgram:
+def read_program(path: Path, trust_pickle: bool) -> ExportedProgram:
+    """The program in a file as it is. SourceModelError as `load_program` says of the file."""
     # torch.export.load answers every failure with "see the warnings above"; this reader raises the cause.
     from torch.export.pt2_archive._package import load_pt2
 
+    check_archive(path, trust_pickle)
     if not trust_pickle:
         _check_sample_inputs(path)
     try:
@@ -175,12 +176,13 @@ def _refuse_state(program: ExportedProgram, place: str) -> None:
         raise SourceModelError(
             f"The program changes {', '.join(changed[:5])} whenever it runs.",
             where=place,
-            next_step="Export the module in evaluation mode (`module.eval()`), its state as inputs and outputs.",
+            next_step="Export it in evaluation mode (`module.eval()`), with its state as inputs and outputs.",
             changed=tuple(changed),
         )
 
 
-def _output_names(wanted: Sequence[str], count: int, place: str) -> list[str]:
+def output_names(wanted: Sequence[str], count: int, place: str) -> list[str]:
+    """The plan's names of the outputs, or output, or output_0, output_1 ... SourceModelError for too few."""
     if wanted and len(wanted) != count:
         raise SourceModelError(
             f"The plan names {len(wanted)} outputs, the program gives {count}.",
