@@ -141,7 +141,7 @@ def _collect(
         if operation.type == "const":
             constants |= {name: values[name] for name in outputs}
         elif operation.type.startswith("constexpr_"):
-            # Its result is a constant in the wide type, which the file does not hold: it holds the parameters.
+            # Its result is wide, but what the file holds are the parameters.
             constants |= {
                 f"{outputs[0]}: {key}": value_type(value.type, dtypes)
                 for key, value in _held_values(operation)
