@@ -60,6 +60,23 @@ def value_table(preprocess: Preprocess, tensor: TensorSpec) -> Array:
     return table
 
 
+def layout_of(tensor: TensorSpec, preprocess: Preprocess) -> Layout:
+    """How an input of images is laid out: as declared where that fits its shape, else the other way.
+
+    One network can have forms of both layouts (PyTorch and Keras), and a preprocess declares one.
+    DataError where neither axis, the second or the last, has as many elements as an image has channels.
+    """
+    axes = {Layout.NCHW: 1, Layout.NHWC: 3}
+    for layout in (preprocess.layout, *axes):
+        if len(tensor.shape) == 4 and tensor.shape[axes[layout]] == preprocess.channels:
+            return layout
+    raise DataError(
+        f"Images with {preprocess.channels} channels do not fit the input {list(tensor.shape)}.",
+        where=f"input {tensor.name!r}",
+        next_step="Set [data.preprocess] mode to what the model takes.",
+    )
+
+
 def is_quantized(tensor: TensorSpec) -> bool:
     """Whether real values reach the tensor by scale and zero_point. DataError where the two do not fit."""
     if tensor.scale is None and tensor.zero_point is None:

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -13,11 +13,13 @@ from phoneproof.builds.model_files import model_sha256
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.builds.store import cache_key, link_folder
 from phoneproof.data.preprocessing import Preprocess, canonical_json
+from phoneproof.data.values import layout_of
 from phoneproof.errors import BusyError, Interrupted, PhoneproofError, StorageError
 from phoneproof.findings import Finding
 from phoneproof.plan.model import Plan
 from phoneproof.plan.model_section import ModelSection
 from phoneproof.protocol.codec import from_dict, to_dict
+from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.calibrating import CalibratedRanges
@@ -102,7 +104,7 @@ def build_key(
             "recipe": build.recipe.name,
             "options": to_dict(build.options),
             "calibration": calibration,
-            "metadata": build_metadata(plan),
+            "metadata": build_metadata(plan, facts.inputs),
             "versions": dict(versions),
             "revision": TOOLCHAINS[build.toolchain].revision,
         }
@@ -132,13 +134,19 @@ def calibration_key(samples: str, preprocess: Preprocess | None) -> str:
     return cache_key({"samples": samples, "preprocess": values, "revision": CALIBRATION_REVISION})
 
 
-def build_metadata(plan: Plan) -> dict[str, str]:
-    """What is embedded in builds whose format has a place for it: labels and preprocessing, as JSON."""
+def build_metadata(plan: Plan, inputs: tuple[TensorSpec, ...]) -> dict[str, str]:
+    """What is embedded in builds whose format has a place for it: labels and preprocessing, as JSON.
+
+    inputs: of the source model; the preprocessing is told in its layout, which the plan's may not be.
+    """
     found: dict[str, str] = {}
     if plan.data.classes:
         found["phoneproof.labels"] = json.dumps(list(plan.data.classes), ensure_ascii=False)
     if plan.data.preprocess is not None:
-        found["phoneproof.preprocess"] = canonical_json(plan.data.preprocess.to_dict()).decode()
+        preprocess = plan.data.preprocess
+        if len(inputs) == 1:
+            preprocess = replace(preprocess, layout=layout_of(inputs[0], preprocess))
+        found["phoneproof.preprocess"] = canonical_json(preprocess.to_dict()).decode()
     return found
 
 
@@ -172,7 +180,7 @@ def _converted(maker: _Maker, build: WantedBuild) -> FinishedBuild:
         "ranges": None if ranges is None else str(ranges),
         "samples": maker.ranges.samples_request(model) if needs else None,
         "calibration_sha256": calibration,
-        "metadata": build_metadata(plan),
+        "metadata": build_metadata(plan, model.facts.inputs),
         "out": "out",
     }
     return _finished(maker, build, environment, TOOLCHAINS[build.toolchain].module, key, request)

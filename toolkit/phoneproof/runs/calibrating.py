@@ -2,12 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 from phoneproof.builds.store import cache_key
+from phoneproof.data.values import layout_of
 from phoneproof.errors import BusyError, Interrupted, PhoneproofError, StorageError
 from phoneproof.plan.model import Plan
 from phoneproof.recipes.table import Method, RecipeOptions, Route
@@ -60,11 +61,12 @@ class CalibratedRanges:
         """The calibration set as requests name it (toolchains/request.py)."""
         if model.calibration is None:
             raise StorageError("No calibration set was stored.", where=model.section.name)
-        return {"path": str(model.calibration.path), "preprocess": self._preprocess()}
-
-    def _preprocess(self) -> Mapping[str, Any] | None:
         preprocess = self._plan.data.preprocess
-        return None if preprocess is None else preprocess.to_dict()
+        if preprocess is None:
+            return {"path": str(model.calibration.path), "preprocess": None, "layout": None}
+        (tensor,) = model.facts.inputs  # a preprocess makes one input: data/store_writer.py
+        layout = layout_of(tensor, preprocess).value
+        return {"path": str(model.calibration.path), "preprocess": preprocess.to_dict(), "layout": layout}
 
     def _folder(self, build: WantedBuild, route: Route) -> Path:
         key = self._shared_key(build)
@@ -125,7 +127,12 @@ class CalibratedRanges:
         def make() -> tuple[dict[str, Any], str]:
             def fill(staging: Path) -> None:
                 source = self._exports.request_for(model, route)
-                request = {**parts, "source": source, "samples": samples["path"]}
+                request = {
+                    **parts,
+                    "source": source,
+                    "samples": samples["path"],
+                    "layout": samples["layout"],
+                }
                 result = self._context.call_in(environment, step, module, request, row.memory_bytes)
                 for entry in result["ranges"]:
                     shutil.move(self._context.folder.work(step) / str(entry["file"]), staging)

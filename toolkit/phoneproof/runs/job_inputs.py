@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from phoneproof.data.preprocessing import Layout
 from phoneproof.data.shards import table_bytes
 from phoneproof.data.store import SampleStore
-from phoneproof.data.values import value_table
-from phoneproof.errors import DataError
+from phoneproof.data.values import layout_of, value_table
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.job import FileRef, RawInput, SampleSet, TableInput
@@ -59,7 +57,7 @@ class JobInputs:
         else:
             table = value_table(preprocess, tensor)
             reference = self._write_table(table_bytes(table))
-            found = store.job_input(tensor, _layout_of(tensor, store, preprocess.layout), reference)
+            found = store.job_input(tensor, layout_of(tensor, preprocess), reference)
         for shard in found.shards:
             self.files[shard.file.sha256] = store.path / shard.file.name
         return found
@@ -71,19 +69,3 @@ class JobInputs:
         write_bytes_atomically(path, content)
         self.files[digest] = path
         return FileRef(path.name, digest, len(content))
-
-
-def _layout_of(tensor: TensorSpec, store: SampleStore, declared: Layout) -> Layout:
-    """The declared layout, if the build keeps it; the other one if only that fits its shape."""
-    height, width, channels = store.input(tensor.name).shape
-    shapes = {Layout.NCHW: (channels, height, width), Layout.NHWC: (height, width, channels)}
-    if shapes[declared] == tensor.shape[1:]:
-        return declared
-    for layout, shape in shapes.items():
-        if shape == tensor.shape[1:]:
-            return layout
-    raise DataError(
-        f"Samples of {height} x {width} with {channels} channels do not fit the input {list(tensor.shape)}.",
-        where=f"input {tensor.name!r}",
-        next_step="Set [data.preprocess] resize and mode to what the model takes.",
-    )

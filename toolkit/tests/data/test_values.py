@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from phoneproof.data.preprocessing import Layout, Mode, Preprocess
-from phoneproof.data.values import apply, as_input, input_array, quantize, value_table
+from phoneproof.data.values import apply, as_input, input_array, layout_of, quantize, value_table
 from phoneproof.errors import DataError
 from phoneproof.protocol.tensors import TensorSpec
 from tests.data.builders import as_is, noise, preprocesses, tensor
@@ -238,3 +238,25 @@ class TestGivenArrays:
     def test_int64_is_not_narrowed(self) -> None:
         with pytest.raises(DataError, match="int64"):
             input_array(np.arange(3, dtype=np.int64), tensor((1, 3), "int32"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "declared", "expected"),
+    [
+        ((1, 3, 4, 5), Layout.NCHW, Layout.NCHW),
+        ((1, 4, 5, 3), Layout.NCHW, Layout.NHWC),
+        ((1, 3, 4, 5), Layout.NHWC, Layout.NCHW),
+        ((1, 3, 8, 3), Layout.NHWC, Layout.NHWC),  # both fit: the declared one
+        ((1, 3, 8, 3), Layout.NCHW, Layout.NCHW),
+    ],
+)
+def test_an_input_is_laid_out_as_declared_where_that_fits(
+    shape: tuple[int, ...], declared: Layout, expected: Layout
+) -> None:
+    assert layout_of(tensor(shape, "float32"), Preprocess(Mode.RGB, declared)) is expected
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 4, 5), (1, 3, 4), (1, 4, 3, 5), (3,)])
+def test_an_input_that_holds_no_such_images_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match="do not fit the input"):
+        layout_of(tensor(shape, "float32"), Preprocess(Mode.RGB, Layout.NCHW))
