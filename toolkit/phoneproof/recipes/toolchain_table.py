@@ -112,7 +112,12 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
             name="torch-onnx",
             module="phoneproof.sources.export_onnx",
             pin_file="torch_onnx.txt",
-            least_versions={"torch": "2.13.0", "onnx": "1.18.0", "onnxscript": "0.7.0"},
+            least_versions={
+                "torch": "2.13.0",
+                "onnx": "1.18.0",
+                "onnxscript": "0.7.0",
+                "onnxruntime": "1.28.0",
+            },
             revision=1,
             memory_bytes=1_500_000_000,
         ),
