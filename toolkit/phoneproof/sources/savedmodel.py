@@ -1,5 +1,6 @@
 """TensorFlow SavedModel source models: one signature of the folder."""
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +58,7 @@ def open_savedmodel(path: Path, signature: str | None = None) -> OpenModel:
         raise SourceModelError(
             "The signature has no named inputs or outputs.", where=str(path), next_step="Export it again."
         )
-    names, wanted = list(inputs), list(outputs)
+    names, wanted = sorted(inputs, key=_by_numbers), sorted(outputs, key=_by_numbers)
 
     def call(tensors: Any) -> list[Any]:
         answer = function(**dict(zip(names, tensors, strict=True)))
@@ -100,6 +101,12 @@ def _signature(loaded: Any, wanted: str | None, path: Path) -> Any:
             next_step=f"Set signature in [[models]] to one of: {listed}.",
         )
     return next(iter(signatures.values()))
+
+
+def _by_numbers(name: str) -> list[tuple[int, str]]:
+    """Sorts output_2 before output_10. A signature has no order of its own: it is a protobuf map, which comes
+    in another order at each loading."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _tensor(name: str, spec: Any) -> OpenTensor:
