@@ -1,0 +1,204 @@
+"""The toolchain for Keras models and SavedModels: `python -m phoneproof.toolchains.tflite REQUEST.json`.
+
+Request (BuildRequest): recipe, options, source model, and for static recipes the samples, with ranges for
+methods other than minmax. It writes `model.tflite` and `build.json` into the request's `out`; result:
+`{"manifest": "build.json", "findings": [...]}`. The same request with the same tool versions gives the same
+bytes.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from phoneproof.builds.manifest import FloatOperator, FloatReason
+from phoneproof.errors import ProtocolError, ToolchainError
+from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.protocol.work import Progress, run_worker
+from phoneproof.recipes.table import Mode, Recipe, RecipeOptions, TargetFloor
+from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
+from phoneproof.sources.inspect_tensorflow import load_tensorflow
+from phoneproof.sources.request import KerasSourceRequest, SavedModelRequest
+from phoneproof.sources.tensorflow_graph import TensorflowSource
+from phoneproof.toolchains.request import BuildRequest, ranges_of, read_request
+from phoneproof.toolchains.result import Made, finish
+from phoneproof.toolchains.tflite_checks import refuse_stateful, refuse_target, refuse_wrong
+from phoneproof.toolchains.tflite_file import (
+    MOVING_TYPES,
+    TfliteFile,
+    TfliteTensor,
+    operator_counts,
+    read_tflite,
+    wide_tensors,
+)
+from phoneproof.toolchains.tflite_names import NamedOperator, named_operators
+from phoneproof.toolchains.tflite_quantize import Conversion, Quantized, convert
+from phoneproof.toolchains.tflite_rewrite import finished
+
+TOOLCHAIN: Final = TOOLCHAINS["tflite"]
+MODEL_FILE: Final = "model.tflite"
+
+WITH_WEIGHTS: Final = frozenset(
+    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "FULLY_CONNECTED", "BATCH_MATMUL", "GATHER"}
+    | {"EMBEDDING_LOOKUP", "UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "SVDF"}
+)
+"""Operators whose weights dynamic range quantization stores in int8, if they have 1,024 elements or more."""
+
+
+def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
+    """Make one build. Raises RecipeError, SourceModelError, DataError, ProtocolError and ToolchainError."""
+    wanted, recipe = read_request(request, TOOLCHAIN)
+    findings = version_findings(TOOLCHAIN, installed_versions(TOOLCHAIN))
+    if not isinstance(wanted.source, KerasSourceRequest | SavedModelRequest):
+        raise ProtocolError(
+            f"{TOOLCHAIN.name} converts Keras models and SavedModels.", where="$.source.format"
+        )
+    progress.say("load")
+    source = load_tensorflow(wanted.source)
+    progress.say("convert")
+    quantized = convert(_conversion(wanted, recipe, source, folder))
+    progress.say("check")
+    path = folder / wanted.out / MODEL_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    operators = _named(quantized, source, folder)
+    path.write_bytes(finished(quantized.content, source, wanted.metadata))
+    kept = frozenset(operator.origin for operator in quantized.kept)
+    made = _made(read_tflite(path), operators, kept, source, recipe, wanted.options)
+    refuse_wrong(path, source, recipe, made.inputs, made.outputs)
+    return finish(made, wanted, recipe, TOOLCHAIN, folder, findings)
+
+
+def _conversion(wanted: BuildRequest, recipe: Recipe, source: TensorflowSource, folder: Path) -> Conversion:
+    samples = wanted.samples
+    return Conversion(
+        source,
+        recipe,
+        wanted.options,
+        ranges_of(wanted) if wanted.ranges is not None else None,
+        None if samples is None else lambda: samples.read(source.inputs),
+        folder,
+    )
+
+
+def _named(quantized: Quantized, source: TensorflowSource, folder: Path) -> tuple[NamedOperator, ...]:
+    path = folder / "converted.tflite"
+    path.write_bytes(quantized.content)
+    file = read_tflite(path)
+    refuse_stateful(file, str(source.path))
+    return named_operators(file, source)
+
+
+def _made(
+    file: TfliteFile,
+    operators: tuple[NamedOperator, ...],
+    kept: frozenset[str],
+    source: TensorflowSource,
+    recipe: Recipe,
+    options: RecipeOptions,
+) -> Made:
+    floor = TargetFloor(runtime_version=file.runtime_version)
+    refuse_target(floor, options.target, str(source.path))
+    counts = operator_counts(file)
+    left: tuple[FloatOperator, ...] = ()
+    in_int8: tuple[str, ...] = ()
+    if recipe.is_quantized:
+        left = tuple(_float_operators(operators, kept, recipe))
+        in_int8 = _kept_in_int8(operators, kept, recipe)
+        _refuse_float(counts, left, recipe, source)
+    inputs = tuple(_spec(*one) for one in zip(file.input_names, file.inputs, strict=True))
+    outputs = tuple(_spec(*one) for one in zip(file.output_names, file.outputs, strict=True))
+    _refuse_io(source, (*inputs, *outputs), options)
+    return Made(
+        MODEL_FILE,
+        inputs,
+        outputs,
+        counts,
+        left,
+        in_int8,
+        floor=floor,
+        wide_tensors=wide_tensors(file, recipe.precision) if recipe.is_quantized else (),
+    )
+
+
+def _float_operators(
+    operators: tuple[NamedOperator, ...], kept: frozenset[str], recipe: Recipe
+) -> list[FloatOperator]:
+    return [
+        FloatOperator(operator.name, operator.type, _reason(operator, kept, recipe))
+        for operator in operators
+        if operator.computes.startswith("float")
+    ]
+
+
+def _reason(operator: NamedOperator, kept: frozenset[str], recipe: Recipe) -> FloatReason:
+    if operator.origin in kept:
+        return "kept_by_plan"
+    if operator.type in MOVING_TYPES and operator.type not in WITH_WEIGHTS:
+        return "data_movement"
+    if recipe.mode is Mode.DYNAMIC and operator.type in WITH_WEIGHTS:
+        return "unsupported_by_recipe"
+    return "not_quantizable"
+
+
+def _kept_in_int8(
+    operators: tuple[NamedOperator, ...], kept: frozenset[str], recipe: Recipe
+) -> tuple[str, ...]:
+    quantized = (one for one in operators if not one.computes.startswith("float"))
+    return tuple(one.name for one in quantized if one.origin in kept)
+
+
+def _refuse_float(
+    counts: Mapping[str, int], left: tuple[FloatOperator, ...], recipe: Recipe, source: TensorflowSource
+) -> None:
+    """ToolchainError where the recipe promises integers and the plan does not keep what is in float.
+
+    Beside operators that are kept, those that only move their values may be in float too.
+    """
+    is_kept = any(one.reason == "kept_by_plan" for one in left)
+    allowed = {"kept_by_plan", "data_movement"} if is_kept else set()
+    wrong = [one for one in left if one.reason not in allowed]
+    if recipe.mode is Mode.STATIC and wrong:
+        listed = ", ".join(f"{one.name} ({one.type})" for one in wrong[:5])
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        keep = (
+            "Name them in keep_float_names if the device may run them in float, or use tflite-int8-dynamic."
+        )
+        raise ToolchainError(
+            f"{recipe.name} is all integer, but these operators have no integer form: {listed}{more}.",
+            where=str(source.path),
+            next_step=keep if "keep_float_names" in recipe.options else "Use tflite-int8, or other layers.",
+            operators=len(wrong),
+        )
+    if not counts.get("int8") and not counts.get("int16"):
+        raise ToolchainError(
+            f"{recipe.name} left every operator in float.",
+            where=str(source.path),
+            next_step="Check keep_float_names and keep_float_types; tflite-int8-dynamic leaves weights with "
+            "fewer than 1,024 elements in float.",
+        )
+
+
+def _refuse_io(source: TensorflowSource, made: tuple[TensorSpec, ...], options: RecipeOptions) -> None:
+    dtypes = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)}
+    for spec in made:
+        wanted = options.io if dtypes[spec.name].startswith("float") else dtypes[spec.name]
+        if spec.dtype != wanted:
+            raise ToolchainError(
+                f"The converted model's tensor {spec.name!r} is {spec.dtype}, not {wanted}.",
+                where=str(source.path),
+            )
+
+
+def _spec(name: str, tensor: TfliteTensor) -> TensorSpec:
+    is_quantized = len(tensor.scales) == 1
+    return TensorSpec(
+        name,
+        tensor.dtype,
+        tensor.shape,
+        tensor.scales[0] if is_quantized else None,
+        (tensor.zero_points or (0,))[0] if is_quantized else None,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(build))
