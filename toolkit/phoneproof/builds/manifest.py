@@ -20,6 +20,8 @@ FloatReason = Literal[
     "data_movement",
     "unsafe_to_quantize",
     "unsupported_by_recipe",
+    "too_small",
+    "as_made",
 ]
 
 
@@ -28,7 +30,8 @@ class FloatOperator:
     """An operator that computes in float in an int8 build, and why.
 
     unsafe_to_quantize: the vendor's quantizer would change what it computes. unsupported_by_recipe: it could
-    be quantized, but this recipe leaves operators of its type in float.
+    be quantized, but this recipe leaves operators of its type in float. as_made: the build was made elsewhere
+    and does not say why.
     """
 
     name: str

@@ -83,6 +83,43 @@ def count_quantized_build(
 
 
 @dataclass(frozen=True)
+class FoundOperator:
+    """An operator of a model whose making is not known. dtype: that it computes in."""
+
+    name: str
+    type: str
+    dtype: str
+
+
+def found_operators(model: Any) -> tuple[FoundOperator, ...]:
+    """The operators of any model, with the dtype that each computes in, as count_quantized_build counts them.
+
+    Not counted is what quantization added: quantize, dequantize, and behind integer forms casts and
+    multiplications by scales. An operator without a name is called by its first output.
+    """
+    flow = _Flow.of(model)
+    added: set[str] = set()
+    constants = {tensor.name for tensor in model.graph.initializer}
+    found = []
+    for node in model.graph.node:
+        if node.op_type in QUANTIZATION_TYPES or node.op_type == "Constant":
+            added.update(node.output if node.op_type == "DynamicQuantizeLinear" else ())
+            continue
+        if node.op_type in ("Cast", "Mul") and _is_rescaling(node, added, constants):
+            added.update(node.output)
+            continue
+        if node.op_type.endswith("Integer"):
+            added.update(node.output)
+        name = node.name or next((output for output in node.output if output), node.op_type)
+        found.append(FoundOperator(name, node.op_type, flow.dtype(node, Representation.QDQ)))
+    return tuple(found)
+
+
+def _is_rescaling(node: Any, added: set[str], constants: set[str]) -> bool:
+    return bool(added & set(node.input)) and set(node.input) <= added | constants
+
+
+@dataclass(frozen=True)
 class _Flow:
     """How values pass through a quantized model. outer: names of its outputs."""
 

@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -115,16 +115,23 @@ def tool_versions(toolchain: Toolchain) -> dict[str, str]:
 
 
 def _operator_findings(recipe: Recipe, made: Made) -> Iterator[Finding]:
-    left = made.float_operators
-    if left and recipe.is_quantized:
-        reasons = tuple(sorted({operator.reason for operator in left}))
-        names = tuple(operator.name for operator in left[:20])
-        yield Finding.of(
-            "BUILD-FLOAT-OPERATORS", recipe.name, count=len(left), reasons=reasons, operators=names
-        )
+    if made.float_operators and recipe.is_quantized:
+        yield float_finding(recipe.name, made.float_operators)
     if made.kept_in_int8:
         yield Finding.of("BUILD-KEPT-IN-INT8", recipe.name, operators=made.kept_in_int8)
     if made.not_delegated:
-        types = tuple(f"{kind}: {count}" for kind, count in sorted(made.not_delegated.items()))
-        total = sum(made.not_delegated.values())
-        yield Finding.of("BUILD-NOT-DELEGATED", recipe.name, count=total, operators=types)
+        yield not_delegated_finding(recipe.name, made.not_delegated)
+
+
+def float_finding(recipe: str, left: Sequence[FloatOperator]) -> Finding:
+    """BUILD-FLOAT-OPERATORS: operators that compute in float in a quantized build."""
+    reasons = tuple(sorted({operator.reason for operator in left}))
+    names = tuple(operator.name for operator in left[:20])
+    return Finding.of("BUILD-FLOAT-OPERATORS", recipe, count=len(left), reasons=reasons, operators=names)
+
+
+def not_delegated_finding(recipe: str, not_delegated: Mapping[str, int]) -> Finding:
+    """BUILD-NOT-DELEGATED: number of operators by type that no delegate takes."""
+    types = tuple(f"{kind}: {count}" for kind, count in sorted(not_delegated.items()))
+    total = sum(not_delegated.values())
+    return Finding.of("BUILD-NOT-DELEGATED", recipe, count=total, operators=types)
