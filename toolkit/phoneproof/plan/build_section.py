@@ -1,14 +1,16 @@
 """`[[builds]]`: the wished builds, made by a recipe here or by somebody else elsewhere."""
 
+import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from phoneproof.errors import RecipeError
+from phoneproof.errors import BuildFileError, RecipeError
 from phoneproof.plan.values import PlainId, Problem, Section, Text, Texts, refuse, wrong
-from phoneproof.recipes.rows import FILE_RECIPES, FILE_SUFFIXES, RECIPES, recipe_named
+from phoneproof.recipes.build_headers import format_of_build
+from phoneproof.recipes.rows import BASELINE_RECIPES, FILE_RECIPES, RECIPES, recipe_named
 from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, SourceFormat, TargetFloor
 
 OPTION_KEYS: Final = tuple(RecipeOptions.__dataclass_fields__)
@@ -19,6 +21,14 @@ def _recipe(value: str) -> str:
         return recipe_named(value).name
     except RecipeError as error:
         raise wrong(error.what, error.next_step or "") from None
+
+
+def _file(value: str) -> str:
+    try:
+        format_of_build(Path(value))
+    except BuildFileError as error:
+        raise wrong(error.what, error.next_step or "") from None
+    return value
 
 
 def options_of(recipe: Recipe) -> tuple[str, ...]:
@@ -34,6 +44,8 @@ def with_default_options(build: Mapping[str, Any]) -> dict[str, Any]:
     unset = {name: default for name, default in _defaults(row).items() if build.get(name) is None}
     if (build.get("method") or RecipeOptions.method) != Method.PERCENTILE:
         unset.pop("percentile", None)
+    if build.get("per_channel") is False:
+        unset.pop("per_channel_dense", None)
     return {**build, **unset}
 
 
@@ -42,13 +54,26 @@ def _defaults(row: Recipe) -> dict[str, Any]:
     return {name: getattr(options, name) for name in row.options if name != "target"}
 
 
+def _version(value: str) -> str:
+    if not re.fullmatch(r"\d+(\.\d+){0,3}", value):
+        raise wrong(f"{value[:80]!r} is no version.", "Write numbers and dots, for example '1.17.0'.")
+    return value
+
+
 class TargetSection(Section):
     """What the device has at least; a build that needs more is refused."""
 
     deployment_target: Literal["iOS15", "iOS16", "iOS17", "iOS18"] | None = None
     onnx_opset: Annotated[int, Field(ge=1, le=1000)] | None = None
     onnx_ir: Annotated[int, Field(ge=1, le=1000)] | None = None
-    runtime_version: Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")] | None = None
+    runtime_version: Annotated[str, AfterValidator(_version)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if all(value is None for value in self.model_dump().values()):
+            step = f"Set one of {', '.join(TargetSection.model_fields)}, or remove the table."
+            refuse(self, [((), "The table is empty.", step)])
+        return self
 
 
 _TARGETS: Final[Mapping[Format, tuple[str, ...]]] = {
@@ -64,7 +89,7 @@ class BuildSection(Section):
     """A wished build. An option that means nothing for the recipe is None, the others always have a value."""
 
     recipe: Annotated[str, AfterValidator(_recipe)] | None = None
-    file: Text | None = None
+    file: Annotated[Text, AfterValidator(_file)] | None = None
     model: PlainId | None = None
     source: SourceFormat | None = None
     variant: PlainId | None = None
@@ -89,19 +114,21 @@ class BuildSection(Section):
             [
                 *self._useless_options(),
                 *self._useless_percentile(),
+                *self._useless_dense(),
                 *self._useless_target(),
                 *self._named_twice(),
+                *self._useless_selection(),
             ],
         )
         return self
 
     def _what_is_made(self) -> list[Problem]:
-        if (self.recipe is None) == (self.file is None):
-            what = "A build has a recipe or a file" + (", not both." if self.file is not None else ".")
-            return [((), what, "Add recipe = ..., or file = the path of a build that was made elsewhere.")]
-        if self.file is not None and PurePosixPath(self.file).suffix not in FILE_SUFFIXES:
-            what = f"{self.file[:80]!r} is no build that can be run."
-            return [(("file",), what, f"Builds end in {', '.join(FILE_SUFFIXES)}.")]
+        if self.recipe is not None and self.file is not None:
+            step = "Remove one of the two; an entry is made by a recipe here, or was made elsewhere."
+            return [((), "A build has a recipe or a file, not both.", step)]
+        if self.recipe is None and self.file is None:
+            step = "Add recipe = ..., or file = the path of a build that was made elsewhere."
+            return [((), "A build has a recipe or a file.", step)]
         if self.recipe is not None and self.names:
             step = "Remove it; a build that is made here keeps the names of its source."
             return [(("names",), "'names' means something for a build with file = ... only.", step)]
@@ -111,7 +138,7 @@ class BuildSection(Section):
     def row(self) -> Recipe:
         """The recipe, or what stands for one where the build is a file."""
         if self.file is not None:
-            return FILE_RECIPES[FILE_SUFFIXES[PurePosixPath(self.file).suffix]]
+            return FILE_RECIPES[format_of_build(Path(self.file))]
         return RECIPES[self.recipe or ""]
 
     def _useless_options(self) -> list[Problem]:
@@ -127,6 +154,12 @@ class BuildSection(Section):
             return []
         step = "Set method = 'percentile', or remove 'percentile'."
         return [(("percentile",), f"'percentile' means nothing with method {self.method!r}.", step)]
+
+    def _useless_dense(self) -> list[Problem]:
+        if self.per_channel_dense is None or self.per_channel is not False:
+            return []
+        what = "'per_channel_dense' means nothing with per_channel = false."
+        return [(("per_channel_dense",), what, "Remove it: dense layers are then per tensor like the rest.")]
 
     def _useless_target(self) -> list[Problem]:
         if self.target is None:
@@ -150,6 +183,33 @@ class BuildSection(Section):
             step = f"Remove it from {kept} or from {quantized}."
             problems += [((quantized,), f"{name!r} stands in {kept} too.", step) for name in sorted(both)]
         return problems
+
+    def _useless_selection(self) -> list[Problem]:
+        """A choice that another one makes void: a name counts before a type, a type before keep_float.
+
+        An operator can have several names and types (recipes/selection.py), so kinds of one rank do not void
+        each other.
+        """
+        row = self.row
+        types, names = bool(self.quantize_types), bool(self.quantize_names)
+        if not row.is_quantized:
+            return []
+        if self.keep_float and not (types or names):
+            step = "Name what is quantized in quantize_names or quantize_types, or take "
+            what = "keep_float = true without a name or type to quantize leaves everything in float."
+            return [(("keep_float",), what, f"{step}the recipe {BASELINE_RECIPES[row.format]!r}.")]
+        void: list[Problem] = []
+        kept = "everything is kept in float anyway"
+        quantized = "everything is quantized anyway"
+        only = "Set keep_float = true to quantize nothing else, or remove it."
+        if types and not (self.keep_float or self.keep_float_types):
+            void.append((("quantize_types",), f"'quantize_types' changes nothing: {quantized}.", only))
+        if names and not (self.keep_float or self.keep_float_types or self.keep_float_names):
+            void.append((("quantize_names",), f"'quantize_names' changes nothing: {quantized}.", only))
+        if self.keep_float and self.keep_float_types and not types:
+            what = f"'keep_float_types' changes nothing: {kept}."
+            void.append((("keep_float_types",), what, "Remove it, or keep_float = true."))
+        return void
 
     @property
     def options(self) -> RecipeOptions:

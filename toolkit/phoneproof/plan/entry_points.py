@@ -41,7 +41,10 @@ def check_entry_point(entry_point: str, folder: Path, where: str) -> None:
 
 
 def entry_point_file(entry_point: str, folder: Path) -> Path | None:
-    """The Python file of an entry point's module; None where it has none. PlanError as `check_entry_point`."""
+    """The Python file of an entry point's module; None where it has none.
+
+    PlanError as `check_entry_point`.
+    """
     return _source_file(entry_point.partition(":")[0], folder, entry_point)
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from phoneproof.plan.build_section import BuildSection
 from phoneproof.plan.model_section import ModelSection
+from phoneproof.recipes.rows import RECIPES
+from phoneproof.recipes.table import Recipe
 
 
 def fitting_forms(forms: Sequence[ModelSection], build: BuildSection) -> tuple[ModelSection, ...]:
@@ -37,9 +39,19 @@ def no_form(forms: Sequence[ModelSection], build: BuildSection) -> tuple[str, st
         return f"Several forms of {build.model!r} fit {build.row.name}.", f"Add source = {several}."
     if build.source is not None and not any(form.format is build.source for form in forms):
         return f"The model {build.model!r} has no form {build.source.value!r}.", f"It has {have}."
-    named = repr(build.source.value) if build.source is not None else have
+    wanted = [form.format for form in forms if build.source in (None, form.format)]
+    named = ", ".join(repr(form.value) for form in wanted)
     takes = ", ".join(repr(one.value) for one in build.row.routes)
-    return (
-        f"{build.row.name} is not made from {named}.",
-        f"It is made from {takes}: give the model in one of these forms too.",
-    )
+    step = f"It is made from {takes}: give the model in one of these forms too"
+    instead = [row.name for row in _alike(build) if any(form in row.routes for form in wanted)]
+    return f"{build.row.name} is not made from {named}.", f"{step}{_or_use(instead)}."
+
+
+def _alike(build: BuildSection) -> list[Recipe]:
+    """The recipes that quantize as the build's does, into another format."""
+    kind = build.row.precision, build.row.mode
+    return [row for row in RECIPES.values() if (row.precision, row.mode) == kind]
+
+
+def _or_use(names: Sequence[str]) -> str:
+    return f", or use {' or '.join(map(repr, names))}" if names else ""

@@ -54,7 +54,7 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        refuse(self, [*self._useless_keys(), *self._pytorch(), *self._inputs_twice()])
+        refuse(self, [*self._useless_keys(), *self._pytorch(), *self._useless_trust(), *self._inputs_twice()])
         return self
 
     def _useless_keys(self) -> list[Problem]:
@@ -81,6 +81,15 @@ class ModelSection(Section):
             what = f"{self.state[:80]!r} does not end in {', '.join(_STATE_SUFFIXES)}."
             problems.append((("state",), what, "Save the state dict as .pt or .safetensors."))
         return problems
+
+    def _useless_trust(self) -> list[Problem]:
+        """Of a PyTorch source only a state dict of torch.save is a pickle."""
+        if not self.trust_pickle or self.format is not SourceFormat.PYTORCH:
+            return []
+        if self.state is not None and not self.state.endswith(".safetensors"):
+            return []
+        read = "no state dict is read" if self.state is None else "safetensors hold no pickle"
+        return [(("trust_pickle",), f"'trust_pickle' means nothing here: {read}.", "Remove it.")]
 
     def _inputs_twice(self) -> list[Problem]:
         names = [one.name for one in self.inputs]

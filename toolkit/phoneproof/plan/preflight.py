@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,6 @@ from phoneproof.errors import (
     DataError,
     PhoneproofError,
     PlanError,
-    RecipeError,
     RequestError,
     SourceModelError,
     StorageError,
@@ -94,19 +94,24 @@ def missing_here(name: str) -> PhoneproofError | None:
 def _models(plan: Plan) -> Iterator[PhoneproofError]:
     for index, model in enumerate(plan.models):
         where = plan.where("models", index, "source")
-        try:
-            if model.is_entry_point:
-                check_entry_point(model.source, plan.folder, where)
-                where = plan.where("models", index, "state")
-                if model.state is not None:
-                    check_state(plan.locate(model.state))
-            else:
-                check_source(plan.locate(model.source), model.format)
-        except RequestError as error:
-            yield _at(where, error)
-        except OSError as error:
-            what = f"The source model cannot be read: {error.strerror}."
-            yield SourceModelError(what, where=where, next_step="Correct the path of the model.")
+        if model.is_entry_point:
+            yield from _told(where, partial(check_entry_point, model.source, plan.folder, where))
+        else:
+            yield from _told(where, partial(check_source, plan.locate(model.source), model.format))
+        if model.state is not None:
+            check = partial(check_state, plan.locate(model.state))
+            yield from _told(plan.where("models", index, "state"), check)
+
+
+def _told(where: str, check: Callable[[], None]) -> Iterator[PhoneproofError]:
+    """What a check of a source raises, with its place in the plan."""
+    try:
+        check()
+    except RequestError as error:
+        yield _at(where, error)
+    except OSError as error:
+        what = f"It cannot be read: {error.strerror}."
+        yield SourceModelError(what, where=where, next_step="Correct the path, or its permissions.")
 
 
 def _at(where: str, error: RequestError) -> RequestError:
@@ -233,17 +238,9 @@ def _files(plan: Plan) -> Iterator[PhoneproofError]:
             continue
         where = plan.where("builds", index, "file")
         try:
-            found = read_build_header(plan.locate(build.file))
+            read_build_header(plan.locate(build.file))
         except RequestError as error:
             yield _at(where, error)
-            continue
-        except OSError as error:
-            step = "Correct the path of the build."
-            yield RecipeError(f"The build cannot be read: {error.strerror}.", where=where, next_step=step)
-            continue
-        if found is not build.recipe.format:
-            what = f"The file holds a {found.value} build, and its name says {build.recipe.format.value}."
-            yield RecipeError(what, where=where, next_step="Name the right file, or rename it.")
 
 
 def needed_toolchains(plan: Plan, needs: frozenset[Need]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from phoneproof.errors import RecipeError
+from phoneproof.recipes.build_headers import SUFFIXES
 from phoneproof.recipes.table import (
     SELECTION_OPTIONS,
     Format,
@@ -43,6 +44,7 @@ _INT8_BAND: Final = (0.2, 0.35)
 _FLOAT16_BAND: Final = (0.45, 0.6)
 _FLOAT: Final = ("target",)
 _WEIGHTS: Final = ("per_channel", *SELECTION_OPTIONS, "target")
+_WITHOUT_TARGET: Final = ("method", "percentile", "per_channel", *SELECTION_OPTIONS)
 _STATIC: Final = ("method", "percentile", *_WEIGHTS)
 _WITH_IO: Final = ("io", *_STATIC)
 
@@ -263,7 +265,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
             TargetFloor(),
             "Looking at QNNPACK's arithmetic on the host; phones get these kernels inside XNNPACK "
             "(executorch-int8).",
-            options=_STATIC,
+            options=_WITHOUT_TARGET,
         ),
         Recipe(
             "torch-float32",
@@ -298,14 +300,6 @@ def recipe_named(name: str, where: str | None = None) -> Recipe:
     raise RecipeError(f"There is no recipe {name[:80]!r}.", where=where, next_step=advice)
 
 
-FILE_SUFFIXES: Final[Mapping[str, Format]] = {
-    ".tflite": Format.TFLITE,
-    ".mlpackage": Format.COREML,
-    ".pte": Format.EXECUTORCH,
-    ".onnx": Format.ONNX,
-}
-"""Suffixes of builds that were made elsewhere."""
-
 FILE_RECIPES: Final[Mapping[Format, Recipe]] = {
     format_: Recipe(
         f"{format_.value}-file",
@@ -319,6 +313,6 @@ FILE_RECIPES: Final[Mapping[Format, Recipe]] = {
         "A build that was made elsewhere; its precision is what its inspection finds.",
         io=(),
     )
-    for format_ in FILE_SUFFIXES.values()
+    for format_ in SUFFIXES.values()
 }
 """What stands for a recipe where a plan names a file; none of them is a recipe that can be asked for."""
