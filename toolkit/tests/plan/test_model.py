@@ -16,7 +16,7 @@ from phoneproof.plan import data_section
 from phoneproof.plan.build_section import options_of
 from phoneproof.plan.model import from_effective, plan_digest, read_plan
 from phoneproof.recipes.rows import RECIPES
-from phoneproof.recipes.table import Method, RecipeOptions
+from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, SourceFormat
 from tests.plan.plans import RIGHT, changed, plan_of, refusal, written
 
 LEAST = """\
@@ -184,28 +184,108 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_siz
 maybe = st.none()
 
 
-def builds() -> st.SearchStrategy[dict[str, Any]]:
-    common = {
-        "per_channel": st.booleans() | maybe,
-        "keep_float_names": st.lists(texts, unique=True, max_size=3),
+lengths = st.integers(1, 10**6)
+shapes = st.lists(lengths, max_size=4).map(lambda shape: [1, *shape])
+VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}", fullmatch=True)
+TARGETS: dict[Format, dict[str, st.SearchStrategy[Any]]] = {
+    Format.TFLITE: {"runtime_version": VERSIONS},
+    Format.COREML: {"deployment_target": st.sampled_from(["iOS15", "iOS16", "iOS17", "iOS18"])},
+    Format.EXECUTORCH: {"runtime_version": VERSIONS},
+    Format.ONNX: {
+        "onnx_opset": st.integers(1, 1000),
+        "onnx_ir": st.integers(1, 1000),
+        "runtime_version": VERSIONS,
+    },
+}
+INPUTS = st.fixed_dictionaries({"name": texts, "shape": shapes}, optional={"dtype": st.just("int64")})
+KEYS_OF_FORMS: dict[SourceFormat, dict[str, st.SearchStrategy[Any]]] = {
+    SourceFormat.ONNX: {"shapes": st.dictionaries(texts, shapes, max_size=2)},
+    SourceFormat.SAVEDMODEL: {"shapes": st.dictionaries(texts, shapes, max_size=2), "signature": texts},
+    SourceFormat.KERAS: {"shapes": st.dictionaries(texts, shapes, max_size=2), "trust_pickle": st.booleans()},
+    SourceFormat.EXPORTED_PROGRAM: {
+        "shapes": st.dictionaries(texts, shapes, max_size=2),
+        "outputs": st.lists(texts, unique=True, max_size=3),
+        "trust_pickle": st.booleans(),
+    },
+    SourceFormat.PYTORCH: {
+        "outputs": st.lists(texts, unique=True, max_size=3),
+        "state": texts.map(lambda text: f"{text}.safetensors"),
+        "trust_pickle": st.just(False),
+    },
+}
+
+
+def models() -> st.SearchStrategy[dict[str, Any]]:
+    """One form of a model, with keys that mean something for it."""
+
+    def of(form: SourceFormat) -> st.SearchStrategy[dict[str, Any]]:
+        required: dict[str, st.SearchStrategy[Any]] = {"name": names, "format": st.just(form.value)}
+        if form is SourceFormat.PYTORCH:
+            inputs = st.lists(INPUTS, min_size=1, max_size=2, unique_by=lambda one: one["name"])
+            required |= {"source": st.just("my.net:make"), "inputs": inputs}
+        else:
+            required["source"] = texts
+        return st.fixed_dictionaries(required, optional=KEYS_OF_FORMS[form])
+
+    return st.sampled_from(SourceFormat).flatmap(of)
+
+
+def selections() -> st.SearchStrategy[dict[str, Any]]:
+    """Which operators stay in float: choices of which none makes another void."""
+    some = st.lists(texts, unique=True, max_size=3)
+    kept = st.fixed_dictionaries({}, optional={"keep_float_names": some, "keep_float_types": some})
+    only = st.fixed_dictionaries({"keep_float": st.just(True), "quantize_names": some.filter(bool)})
+    return kept | only | st.just({"keep_float": False})
+
+
+def options_for(row: Recipe) -> st.SearchStrategy[dict[str, Any]]:
+    """Options that mean something for the recipe, each given or not."""
+    known: dict[str, st.SearchStrategy[Any]] = {
+        "method": st.sampled_from(["minmax", "entropy"]),
+        "per_channel": st.just(True) | maybe,
+        "per_channel_dense": st.booleans() | maybe,
+        "io": st.sampled_from(row.io),
     }
-    static = st.fixed_dictionaries(
-        {
-            "recipe": st.sampled_from(["onnx-int8", "onnx-int8-qoperator"]),
-            "io": st.sampled_from(["float32", "int8"]),
-        },
-        optional={**common, "method": st.sampled_from(["minmax", "entropy", "percentile"])},
+    target = TARGETS.get(row.format)
+    if target is not None:
+        known["target"] = st.fixed_dictionaries({}, optional=target).filter(bool)
+    plain = st.fixed_dictionaries({}, optional={k: v for k, v in known.items() if k in row.options})
+    changed = [
+        st.fixed_dictionaries({"method": st.just("percentile")}, optional={"percentile": st.floats(50, 99)})
+    ] * ("percentile" in row.options)
+    changed += [st.fixed_dictionaries({"per_channel": st.just(False)})] * ("per_channel" in row.options)
+    extra = selections() if "keep_float" in row.options else st.just({})
+    return st.tuples(st.one_of(plain, *changed), extra).map(lambda pair: {**pair[0], **pair[1]})
+
+
+def builds(form: SourceFormat) -> st.SearchStrategy[dict[str, Any]]:
+    """A build that can be made from this form, or was made elsewhere."""
+    rows = [row for row in RECIPES.values() if form in row.routes]
+    made = st.sampled_from(rows).flatmap(
+        lambda row: options_for(row).map(lambda options: {"recipe": row.name, **options})
     )
-    dynamic = st.fixed_dictionaries({"recipe": st.just("onnx-int8-dynamic")}, optional=common)
-    return static | dynamic | st.fixed_dictionaries({"recipe": st.just("onnx-float32")})
+    endings = st.sampled_from([".tflite", ".pte", ".onnx", ".mlpackage"])
+    files = st.fixed_dictionaries(
+        {"file": st.tuples(names, endings).map("".join)},
+        optional={"names": st.dictionaries(texts, texts, max_size=2)},
+    )
+    sourced = st.fixed_dictionaries({}, optional={"source": st.just(form.value)})
+    return st.tuples(made | files, sourced).map(lambda pair: {**pair[0], **pair[1]})
 
 
-plans = st.fixed_dictionaries(
+def models_and_builds() -> st.SearchStrategy[dict[str, Any]]:
+    return models().flatmap(
+        lambda model: st.lists(builds(SourceFormat(model["format"])), min_size=1, max_size=4).map(
+            lambda rows: {
+                "models": [model],
+                "builds": [{**row, "variant": f"v{i}"} for i, row in enumerate(rows)],
+            }
+        )
+    )
+
+
+rest = st.fixed_dictionaries(
     {
-        "models": st.tuples(names, texts).map(lambda m: [{"name": m[0], "source": m[1], "format": "onnx"}]),
-        "builds": st.lists(builds(), min_size=1, max_size=4).map(
-            lambda rows: [{**row, "variant": f"v{i}"} for i, row in enumerate(rows)]
-        ),
         "devices": st.integers(1, 256).map(lambda n: [{"kind": "host", "threads": n}]),
     },
     optional={
@@ -227,6 +307,8 @@ plans = st.fixed_dictionaries(
         "limits": st.fixed_dictionaries({}, optional={"memory_gb": st.integers(1, 10**6)}),
     },
 )
+
+plans = st.tuples(models_and_builds(), rest).map(lambda pair: {**pair[0], **pair[1]})
 
 
 @given(plans)
