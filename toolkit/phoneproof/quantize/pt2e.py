@@ -42,11 +42,13 @@ _WEIGHTED: Final = frozenset({"linear", *(f"conv{t}{n}d" for t in ("", "_transpo
 class Quantized:
     """graph: the program with quantize and dequantize operators around what computes in integers.
 
-    unsafe: names of operators that could be quantized, but would lose an operand (see unsafe_nodes).
-    computed_weights: names of operators whose weight depends on the inputs, which has no range per channel.
+    integer: names of operators that the quantizer gave integers. unsafe: of those that could be quantized,
+    but would lose an operand (see unsafe_nodes). computed_weights: of those whose weight depends on the
+    inputs, which has no range per channel.
     """
 
     graph: GraphModule
+    integer: frozenset[str]
     unsafe: frozenset[str]
     computed_weights: frozenset[str]
 
@@ -75,7 +77,7 @@ def quantized(
             f"PT2E quantization failed: {said(error)}.",
             next_step="Leave the operator it names in float with keep_float_names, or report it to torchao.",
         ) from error
-    return Quantized(graph, unsafe - kept, computed - kept)
+    return Quantized(graph, known.integer, unsafe - kept, computed - kept)
 
 
 def unsafe_nodes(graph: GraphModule, ranges: Ranges) -> frozenset[str]:
@@ -119,6 +121,7 @@ class _KnownRanges(Quantizer):  # type: ignore[misc]
         self._ranges = ranges
         self._kept = kept
         self._reveal = reveal
+        self.integer: frozenset[str] = frozenset()
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """The vendor's transformation, with integer arithmetic hidden from it.
@@ -141,6 +144,7 @@ class _KnownRanges(Quantizer):  # type: ignore[misc]
             if node.name in self._kept:
                 node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
         annotated: GraphModule = self._vendor.annotate(model)
+        self.integer = frozenset(n.name for n in annotated.graph.nodes if is_operator(n) and _is_observed(n))
         return annotated
 
     def validate(self, model: GraphModule) -> None:
@@ -153,6 +157,14 @@ class _KnownRanges(Quantizer):  # type: ignore[misc]
         """Put the known ranges into the observers before they go into the graph."""
         self._vendor.prepare_obs_or_fq_callback(model, edge_or_node_to_obs_or_fq)
         fill(model, edge_or_node_to_obs_or_fq, self._ranges)
+
+
+def _is_observed(node: Node) -> bool:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None:
+        return False
+    specs = (annotation.output_qspec, *annotation.input_qspec_map.values())
+    return any(spec is not None for spec in specs)
 
 
 def fill(model: GraphModule, observers: dict[Any, Any], ranges: Ranges | None) -> None:

@@ -86,8 +86,9 @@ def trained(module: nn.Module, example: Sequence[torch.Tensor], passes: int = 10
     """The module with the same weights every time, its batch norms' statistics set by random inputs."""
     torch.manual_seed(0)
     for part in module.modules():
-        if hasattr(part, "reset_parameters"):
-            part.reset_parameters()
+        reset: Any = getattr(part, "reset_parameters", None)
+        if reset is not None:
+            reset()
         if isinstance(part, nn.BatchNorm2d):
             nn.init.uniform_(part.weight, 0.5, 2.0)
             nn.init.normal_(part.bias, std=0.3)
