@@ -44,7 +44,10 @@ def test_every_extra_has_a_pin_file() -> None:
 
 def test_the_environment_of_the_makefile_asks_for_one_version_of_each_package() -> None:
     versions: dict[str, set[str]] = {}
-    for path in [ROOT / "toolkit/phoneproof/toolchains/pins/onnxruntime.txt", *REQUIREMENT_FILES]:
+    setup = (ROOT / "scripts/setup-venv").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"^readonly TOOLCHAINS=(\S+)$", setup, re.MULTILINE)
+    pin_files = [ROOT / f"toolkit/phoneproof/toolchains/pins/{extra}.txt" for extra in extras.split(",")]
+    for path in [*pin_files, *REQUIREMENT_FILES]:
         for pin in pins_of(path):
             name, _, version = pin.partition("==")
             versions.setdefault(name, set()).add(version)
