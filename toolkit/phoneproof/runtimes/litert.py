@@ -23,7 +23,7 @@ _RESOLVERS: Final = {
     "1": vendor.OpResolverType.BUILTIN,
 }
 _UNRESOLVED: Final = re.compile(r"unresolved custom op: (\S+?)\.?(?:\s|$)")
-_FLEX: Final = re.compile(r"Select TensorFlow op\(s\)|Regular TensorFlow ops")
+_FLEX: Final = re.compile(r"(?:Select TensorFlow op\(s\)|Regular TensorFlow ops).*?\((Flex\w+)\)", re.DOTALL)
 _NEWER: Final = re.compile(r"Didn't find op for builtin opcode '(\w+)' version '(\d+)'")
 
 
@@ -182,10 +182,10 @@ def _named(interpreter: Any, role: str, details: Sequence[Any]) -> dict[str, Any
 def _translated(error: RuntimeError, place: str) -> Exception:
     """Vendors' exceptions are RuntimeError with a text; only the text says what was meant."""
     text = str(error)
-    custom = _UNRESOLVED.search(text)
+    custom = _UNRESOLVED.search(text) or _FLEX.search(text)
     newer = _NEWER.search(text)
-    if custom or _FLEX.search(text):
-        name = custom.group(1) if custom else "Flex"
+    if custom:
+        name = custom.group(1)
         return UnsupportedOperatorError(
             f"The build has operators that are no builtin ones of LiteRT: {name}.",
             where=place,
