@@ -81,7 +81,7 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
             name="litert-torch",
             module="phoneproof.toolchains.litert_torch",
             pin_file="litert_torch.txt",
-            least_versions={"litert-torch": "0.10.0"},
+            least_versions={"litert-torch": "0.10.0", "torch": "2.13.0"},
             revision=1,
             memory_bytes=2_500_000_000,
         ),
