@@ -1,16 +1,21 @@
 """phoneproof init."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from phoneproof.cli.options import PLAN_FILE, debug_option, ends_well, json_option
 
-_SETS = ("data.calibration", "data.evaluation")
-
 
 @click.command(short_help="Write a commented plan for a model and its data.")
-@click.option("--model", type=click.Path(path_type=Path), required=True, help="The source model (ONNX).")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    required=True,
+    help="The source model: an .onnx, .keras or .pt2 file, the folder of a SavedModel, or module:function "
+    "that gives a PyTorch module.",
+)
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -23,27 +28,33 @@ _SETS = ("data.calibration", "data.evaluation")
 @json_option
 @debug_option
 @ends_well
-def command(model: Path, data: Path | None, plan_path: Path, force: bool, as_json: bool) -> int:
+def command(model: str, data: Path | None, plan_path: Path, force: bool, as_json: bool) -> int:
     """Write a commented plan. What had to be guessed is marked CHECK THIS.
 
     With --data the plan runs as it is; without, the calibration and evaluation sets are to be filled in.
+    Of a module:function the inputs are to be filled in: what it takes shows only when it is run.
     """
     from phoneproof.builds.store import default_store, storage_errors
     from phoneproof.cli.json_text import json_text
     from phoneproof.runs.first_plan import write_first_plan
 
     with storage_errors(plan_path):
-        write_first_plan(model, data, plan_path, default_store(), force)
+        missing = write_first_plan(model, data, plan_path, default_store(), force)
     steps = [f"phoneproof run -p {plan_path} --dry-run", f"phoneproof run -p {plan_path}"]
     if as_json:
-        missing = [] if data is not None else list(_SETS)
-        click.echo(json_text({"plan": plan_path, "fill_in": missing, "next": steps}))
+        click.echo(json_text({"plan": plan_path, "fill_in": list(missing), "next": steps}))
         return 0
-    if data is None:
-        click.echo(f"Wrote {plan_path}, which names no data yet: fill in {' and '.join(_SETS)}.")
+    if missing:
+        needs = "names no data yet" if data is None else "is not complete yet"
+        click.echo(f"Wrote {plan_path}, which {needs}: fill in {_listed(missing)}.")
         click.echo("Look at the lines marked CHECK THIS too, then:")
     else:
         click.echo(f"Wrote {plan_path}. Look at the lines marked CHECK THIS, then:")
     for step in steps:
         click.echo(f"  {step}")
     return 0
+
+
+def _listed(keys: Sequence[str]) -> str:
+    *first, last = keys
+    return f"{', '.join(first)} and {last}" if first else last

@@ -31,7 +31,8 @@ class FoundData:
 
     images: whether the sets are images. samples: of the evaluation set. classes: number of labelled classes,
     None without labels of classes; indices: whether labels are class indices, of which the largest is known,
-    not names. rows: shape of one sample by input, of arrays only.
+    not names. rows, dtypes: shape and dtype of one sample by input, of
+    arrays only.
     """
 
     calibration: Keys
@@ -42,10 +43,14 @@ class FoundData:
     classes: int | None = None
     indices: bool = False
     rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_data(path: Path, input_names: Sequence[str]) -> FoundData:
-    """The sets at `path`. CommandLineError for a path that holds none."""
+def find_data(path: Path, input_names: Sequence[str] | None) -> FoundData:
+    """The sets at `path`. CommandLineError for a path that holds none.
+
+    input_names: of the model; None where they are not known, and each array but the labels is an input.
+    """
     if not path.exists():
         raise _no_data(path, "It does not exist.", "Correct the path.")
     try:
@@ -189,12 +194,16 @@ def _labelled(found: FoundData, labels: Sequence[Label]) -> FoundData:
     return found
 
 
-def _npz(path: Path, input_names: Sequence[str]) -> FoundData:
+def _npz(path: Path, input_names: Sequence[str] | None) -> FoundData:
     try:
         with zipfile.ZipFile(path) as archive:
             arrays = sorted(name.removesuffix(".npy") for name in archive.namelist())
     except zipfile.BadZipFile:
         raise _no_data(path, "It is not an .npz archive.", "Write it with numpy.savez.") from None
+    if input_names is None:
+        input_names = [name for name in arrays if name != NpzArchive.labels_array]
+        if not input_names:
+            raise _no_data(path, "The archive holds no array for an input.", "Save one for each input.")
     missing = [name for name in input_names if name not in arrays]
     if missing:
         raise _no_data(
@@ -208,8 +217,10 @@ def _npz(path: Path, input_names: Sequence[str]) -> FoundData:
     except DataError as error:
         raise _no_data(path, error.what, error.next_step or "Write it with numpy.savez.") from None
     keys: Keys = {"kind": "npz", "path": str(path)}
-    rows = {name: first[name].shape for name in input_names} if isinstance(first, Mapping) else {}
-    found = FoundData(keys, keys, (), False, len(opened.entries), rows=rows)
+    samples = {name: first[name] for name in input_names} if isinstance(first, Mapping) else {}
+    rows = {name: one.shape for name, one in samples.items()}
+    dtypes = {name: str(one.dtype) for name, one in samples.items()}
+    found = FoundData(keys, keys, (), False, len(opened.entries), rows=rows, dtypes=dtypes)
     names = opened.class_names
     labels = [entry.label for entry in opened.entries]
     return _parted(
@@ -217,14 +228,17 @@ def _npz(path: Path, input_names: Sequence[str]) -> FoundData:
     )
 
 
-def _npy(path: Path, input_names: Sequence[str]) -> FoundData:
+def _npy(path: Path, input_names: Sequence[str] | None) -> FoundData:
     try:
         opened = open_npy(NpyArray("npy", str(path)))
     except DataError as error:
         raise _no_data(path, error.what, error.next_step or "Write it with numpy.save.") from None
     keys: Keys = {"kind": "npy", "path": str(path)}
-    rows = dict.fromkeys(input_names[:1], opened.rows.shape[1:])
-    return _parted(FoundData(keys, keys, (), False, len(opened.entries), rows=rows), "samples")
+    names = ("input",) if input_names is None else input_names[:1]
+    rows = dict.fromkeys(names, opened.rows.shape[1:])
+    dtypes = dict.fromkeys(names, str(opened.rows.dtype))
+    found = FoundData(keys, keys, (), False, len(opened.entries), rows=rows, dtypes=dtypes)
+    return _parted(found, "samples")
 
 
 __all__ = ["FoundData", "Keys", "find_data", "has_image"]

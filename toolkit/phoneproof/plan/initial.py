@@ -12,8 +12,10 @@ import tomlkit
 
 from phoneproof.errors import CommandLineError, PlanError
 from phoneproof.plan.found_data import FoundData, find_data
+from phoneproof.plan.initial_builds import initial_builds
 from phoneproof.plan.model import Plan, from_effective
 from phoneproof.plan.values import ENTRY_POINT, is_plain_id
+from phoneproof.recipes.table import SourceFormat
 
 _CHECK: Final = "# CHECK THIS: "
 _MOST_SAMPLES: Final = 500
@@ -33,34 +35,42 @@ class ModelTensor:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a worker read out of a source model."""
+    """Inputs and outputs of a source model: read by a worker, or assumed for a Python function."""
 
     inputs: tuple[ModelTensor, ...]
     outputs: tuple[ModelTensor, ...]
 
+
+_USUAL_IMAGE: Final = ModelTensor("image", "float32", (1, 3, 224, 224))
 
 _HEAD: Final = """\
 # The plan of a phoneproof run. docs/plan.md in phoneproof's source describes every key.
 # Paths start from the folder of this file."""
 
 
-def initial_plan(model: Path, data: Path | None, facts: ModelFacts, folder: Path) -> str:
-    """A commented plan for the source model at `model`, to be written into `folder`.
+def initial_plan(
+    model: str, form: SourceFormat, data: Path | None, facts: ModelFacts | None, folder: Path
+) -> str:
+    """A commented plan for a source model, to be written into `folder`.
 
-    It runs if `data` is given. Without `data` the sets stand in it as comments, and the preflight names what
-    is missing.
+    model: path, or `module:function` of a PyTorch source. facts: None for a PyTorch source: nothing is known
+    of a function until it is run, so its inputs stand in the plan as a comment, which must be filled in.
+    Else the plan runs if `data` is given. Without `data` the sets stand in it as comments, and the preflight
+    names what is missing.
     Raises CommandLineError for data that is no set phoneproof can read, that does not fit the model's inputs,
     or whose path cannot stand in a plan.
     """
-    found = None if data is None else find_data(data, [one.name for one in facts.inputs])
+    names = None if facts is None else [one.name for one in facts.inputs]
+    found = None if data is None else find_data(data, names)
+    about = _assumed(found) if facts is None else facts
     sections = [
         _HEAD,
-        _models(model, facts, found, folder),
-        _no_data(facts) if found is None else _data(found, facts, folder),
-        _task(found, facts),
-        _BUILDS,
+        _models(model, form, about, found, folder),
+        _no_data(about) if found is None else _data(found, about, folder),
+        _task(found, about),
+        initial_builds(form),
         _DEVICES,
-        _gates(found, facts),
+        _gates(found, about),
         _BENCHMARK,
     ]
     text = "\n\n".join(sections) + "\n"
@@ -68,39 +78,71 @@ def initial_plan(model: Path, data: Path | None, facts: ModelFacts, folder: Path
     return text
 
 
+def _assumed(found: FoundData | None) -> ModelFacts:
+    """What a function may take: arrays as the data have them, else one image as PyTorch models do."""
+    if found is None or found.images or not found.rows:
+        return ModelFacts((_USUAL_IMAGE,), ())
+    return ModelFacts(
+        tuple(ModelTensor(name, found.dtypes[name], (1, *row)) for name, row in found.rows.items()), ()
+    )
+
+
 def _read_back(text: str, folder: Path) -> Plan:
     """The plan just written. An odd path is the only thing that can keep it from being read."""
     try:
         text.encode()
-        return from_effective(tomllib.loads(text), folder)
+        content = tomllib.loads(text)
+        if content["models"][0]["format"] == SourceFormat.PYTORCH:
+            content["models"][0]["inputs"] = [{"name": "to fill in", "shape": [1]}]
+        return from_effective(content, folder)
     except (PlanError, ValueError) as error:
         what = f"A name among the model and the data cannot stand in a plan: {error}"
         raise CommandLineError(what, next_step="Rename the file or folder.") from None
 
 
-def _models(model: Path, facts: ModelFacts, found: FoundData | None, folder: Path) -> str:
+def _models(model: str, form: SourceFormat, facts: ModelFacts, found: FoundData | None, folder: Path) -> str:
+    is_function = form is SourceFormat.PYTORCH
+    name = model.partition(":")[2] if is_function else Path(os.path.normpath(model)).stem
     lines = [
         "[[models]]",
-        f"name = {_toml(_plain_name(model.stem))}  # stands in the ids of its builds",
-        f"source = {_toml(_path(model, folder))}",
-        'format = "onnx"',
+        f"name = {_toml(_plain_name(name))}  # stands in the ids of its builds",
+        f"source = {_toml(model if is_function else _path(Path(model), folder))}",
+        f"format = {_toml(form.value)}",
     ]
+    return "\n".join([*lines, *(_asked_inputs(facts) if is_function else _known_inputs(facts, found))])
+
+
+def _asked_inputs(facts: ModelFacts) -> list[str]:
+    """The inputs of a function, as comments: what it takes shows only when it is run."""
+    tables = ", ".join(
+        f"{{ name = {_toml(one.name)}, shape = {list(one.shape)}, dtype = {_toml(one.dtype)} }}"
+        for one in facts.inputs
+    )
+    return [
+        f"{_CHECK}fill in the inputs, in the order of the module's forward, the batch of 1 included.",
+        f"# inputs = [{_comment(tables)}]",
+        '# outputs = ["scores"]  # names of what forward gives, in order',
+        '# state = "weights.pt"  # or .safetensors: loaded into the module that the function gives',
+    ]
+
+
+def _known_inputs(facts: ModelFacts, found: FoundData | None) -> list[str]:
     described = [f"{one.name} {one.dtype} {_shape_text(one.shape)}" for one in facts.inputs]
-    lines += [f"# Input: {_comment(text)}" for text in described]
+    lines = [f"# Input: {_comment(text)}" for text in described]
     open_shapes = [one for one in facts.inputs if None in one.shape]
-    if open_shapes:
-        given = {one.name: _shape_of_rows(one, found) for one in open_shapes}
-        shapes = {one.name: given[one.name] or _guessed(one) for one in open_shapes}
-        if all(given.values()):
-            lines.append("# The model leaves lengths open, and builds have fixed ones: those of the arrays.")
-        else:
-            lines += [
-                f"{_CHECK}the model leaves lengths open, and builds have fixed ones. 1 for the batch, and",
-                "# 224 for the sides of an image or 1 elsewhere, are only a beginning.",
-            ]
-        fixed = ", ".join(f"{_toml_key(name)} = {list(shape)}" for name, shape in shapes.items())
-        lines.append(f"shapes = {{ {fixed} }}")
-    return "\n".join(lines)
+    if not open_shapes:
+        return lines
+    given = {one.name: _shape_of_rows(one, found) for one in open_shapes}
+    shapes = {one.name: given[one.name] or _guessed(one) for one in open_shapes}
+    if all(given.values()):
+        lines.append("# The model leaves lengths open, and builds have fixed ones: those of the arrays.")
+    else:
+        lines += [
+            f"{_CHECK}the model leaves lengths open, and builds have fixed ones. 1 for the batch, and",
+            "# 224 for the sides of an image or 1 elsewhere, are only a beginning.",
+        ]
+    fixed = ", ".join(f"{_toml_key(name)} = {list(shape)}" for name, shape in shapes.items())
+    return [*lines, f"shapes = {{ {fixed} }}"]
 
 
 def _shape_of_rows(tensor: ModelTensor, found: FoundData | None) -> tuple[int, ...] | None:
@@ -235,7 +277,9 @@ def _task(found: FoundData | None, facts: ModelFacts) -> str:
         named = [] if len(facts.outputs) == 1 else [f"output = {_toml(output.name)}"]
         return "\n".join(["[task]", *lines, 'kind = "classification"', f"metrics = {metrics}", *named])
     why = "# No metric: builds are compared with the source model by their outputs only."
-    if found is not None and found.classes is not None:
+    if not facts.outputs:
+        why = "# No metric: the outputs of the model are not known yet."
+    elif found is not None and found.classes is not None:
         shapes = "; ".join(_shape_text(one.shape) for one in facts.outputs)
         have = (
             f"labels go up to {found.classes - 1}" if found.indices else f"data have {found.classes} classes"
@@ -251,17 +295,6 @@ def _task(found: FoundData | None, facts: ModelFacts) -> str:
         ]
     )
 
-
-_BUILDS: Final = """\
-# The float baseline, onnx-float32, is added by itself.
-[[builds]]
-recipe = "onnx-int8"
-# method = "minmax"  # or "entropy"; or "percentile" with percentile = 99.999
-# per_channel = true
-# keep_float_names = ["name_of_a_node"]  # operators left in float
-
-# [[builds]]
-# recipe = "onnx-int8-dynamic"  # needs no calibration set"""
 
 _DEVICES: Final = """\
 # Only devices that stand here are used.

@@ -14,6 +14,7 @@ from phoneproof.plan.data_section import CsvSection, ImageFolderSection
 from phoneproof.plan.initial import ModelFacts, ModelTensor, initial_plan
 from phoneproof.plan.model import Plan, read_plan
 from phoneproof.plan.preflight import preflight
+from phoneproof.recipes.table import SourceFormat
 from phoneproof.verify.paired_proportions import PairedTable, tango_interval
 from tests.plan.plans import written
 
@@ -44,7 +45,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def first(model: Path, data: Path | None, about: ModelFacts | None = None) -> tuple[str, Plan]:
-    text = initial_plan(model, data, about or facts(), model.parent)
+    text = initial_plan(str(model), SourceFormat.ONNX, data, about or facts(), model.parent)
     return text, read_plan(written(model.parent, text))
 
 
@@ -333,7 +334,7 @@ def _not_npz(folder: Path) -> Path:
 )
 def test_data_that_are_no_set_are_refused_with_a_next_step(model: Path, make: Callable[[Path], Path]) -> None:
     with pytest.raises(CommandLineError) as caught:
-        initial_plan(model, make(model.parent), facts(), model.parent)
+        initial_plan(str(model), SourceFormat.ONNX, make(model.parent), facts(), model.parent)
     assert (caught.value.where or "").startswith("--data ")
     assert caught.value.next_step
 
@@ -343,7 +344,7 @@ def test_images_for_a_model_that_takes_none_are_refused(model: Path) -> None:
     two = ModelFacts((IMAGE, IMAGE), ())
     for about in (two, facts(ModelTensor("x", "float32", (1, 16)))):
         with pytest.raises(CommandLineError):
-            initial_plan(model, data, about, model.parent)
+            initial_plan(str(model), SourceFormat.ONNX, data, about, model.parent)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +357,7 @@ def test_odd_names_are_written_right_or_refused(tmp_path: Path, name: str) -> No
     odd = facts(ModelTensor(f"{name}\nspeedup_min = 3", "float32", (1, 3, 4, 4)))
     if "\n" in name:
         with pytest.raises(CommandLineError, match="cannot stand in a plan"):
-            initial_plan(model, data, odd, tmp_path)
+            initial_plan(str(model), SourceFormat.ONNX, data, odd, tmp_path)
         return
     _, plan = first(model, data, odd)
     assert plan.locate(plan.models[0].source) == model
@@ -367,5 +368,5 @@ def test_odd_names_are_written_right_or_refused(tmp_path: Path, name: str) -> No
 def test_a_model_elsewhere_keeps_its_absolute_path(model: Path) -> None:
     folder = model.parent / "plans"
     folder.mkdir()
-    plan = read_plan(written(folder, initial_plan(model, None, facts(), folder)))
+    plan = read_plan(written(folder, initial_plan(str(model), SourceFormat.ONNX, None, facts(), folder)))
     assert plan.models[0].source == str(model)
