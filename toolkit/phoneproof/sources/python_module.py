@@ -48,9 +48,12 @@ def code_files(request: PytorchSourceRequest) -> tuple[Path, ...]:
     name = request.path.partition(":")[0]
     found = {}
     for key, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and Path(file).resolve().is_relative_to(folder) and "site-packages" not in Path(file).parts:
-            found[key] = Path(file).resolve()
+        file = Path(getattr(module, "__file__", None) or "")
+        # torch.classes names itself `_classes.py`, which is nowhere; relative, it would seem to be here.
+        if not file.is_absolute() or "site-packages" in file.parts:
+            continue
+        if file.resolve().is_relative_to(folder):
+            found[key] = file.resolve()
     first = [found[name]] if name in found else []
     return tuple(dict.fromkeys([*first, *found.values()]))
 
