@@ -26,8 +26,9 @@ from phoneproof.cli.options import (
 @debug_option
 @ends_well
 def command(out: Path, as_json: bool, verbose: bool) -> int:
-    """Train a small convolutional network on scikit-learn's handwritten digits (real images), write a plan
-    for it, and run it: int8 builds by every ONNX recipe, judged against float on this machine."""
+    """Train a small convolutional network on scikit-learn's handwritten digits (real images), write it as a
+    PyTorch module, a Keras model and an ONNX model, and run a plan for it: builds by every recipe for TFLite,
+    Core ML, ExecuTorch and ONNX, judged against float on this machine."""
     from phoneproof.cli.run import run_until
     from phoneproof.cli.screen import Screen
     from phoneproof.runs.demo import prepare_demo

@@ -5,6 +5,7 @@ inside scikit-learn, so that nothing is fetched.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,6 +87,20 @@ def write_set(folder: Path, images: Images, labels: Labels, indices: Indices) ->
     for index in indices:
         Image.fromarray(images[index]).save(folder / str(labels[index]) / f"{index:04d}.png")
     return folder_sha256(folder)
+
+
+def set_files(folder: Path) -> list[Path]:
+    """The files that `write_set` wrote, by class and then by position."""
+    return sorted(folder.glob("*/*.png"))
+
+
+def read_images(files: Sequence[Path]) -> Images:
+    """Images of a set as they were written, uint8 [n, 8, 8]."""
+    read = []
+    for file in files:
+        with Image.open(file) as image:
+            read.append(np.asarray(image))
+    return np.stack(read)
 
 
 def folder_sha256(folder: Path) -> str:

@@ -1,7 +1,10 @@
 """Make the demo's data and model: `python -m phoneproof.demo.train --out DIR`.
 
 DIR/calibration/<class>/*.png, DIR/evaluation/<class>/*.png   image folders, no image in both, none trained on
-DIR/digits.onnx                                               the trained network, float32
+DIR/digits_net.py                                             the network as a Python module
+DIR/digits.safetensors                                        its trained weights, a state dict, float32
+DIR/digits.onnx                                               the same as ONNX
+DIR/digits-logits.npy                                         its logits on the evaluation set, by class
 DIR/digits.json                                               what was made, and how; written last
 
 A folder that already holds exactly this is left as it is.
@@ -25,16 +28,28 @@ from phoneproof.demo import digits
 from phoneproof.errors import DataError, PhoneproofError, ToolchainError
 
 if TYPE_CHECKING:
+    from phoneproof.demo.digits_net import DigitsNet
     from phoneproof.demo.training import EpochEnded
 
-MODEL_FILE: Final = "digits.onnx"
+MODULE_FILE: Final = "digits_net.py"
+WEIGHTS_FILE: Final = "digits.safetensors"
+ONNX_FILE: Final = "digits.onnx"
+LOGITS_FILE: Final = "digits-logits.npy"
+FILES: Final = (MODULE_FILE, WEIGHTS_FILE, ONNX_FILE, LOGITS_FILE)
 FACTS_FILE: Final = "digits.json"
 SETS: Final = ("calibration", "evaluation")
 DEFAULT_EPOCHS: Final = 8
 DEFAULT_SEED: Final = 0
 
 _MADE_BY: Final = "phoneproof.demo.train"
-_NEEDED: Final = {"torch": "torch", "sklearn": "scikit-learn", "onnx": "onnx", "onnxscript": "onnxscript"}
+_NEEDED: Final = {
+    "torch": "torch",
+    "safetensors": "safetensors",
+    "sklearn": "scikit-learn",
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "onnxscript": "onnxscript",
+}
 
 
 def request_of(epochs: int, seed: int) -> dict[str, Any]:
@@ -60,12 +75,9 @@ def is_complete(out: Path, request: dict[str, Any]) -> bool:
     facts = _facts_in(out)
     if facts is None or facts.get("request") != request:
         return False
-    model = out / MODEL_FILE
-    return (
-        model.is_file()
-        and hashlib.sha256(model.read_bytes()).hexdigest() == facts["model"]["sha256"]
-        and all(digits.folder_sha256(out / name) == facts["sets"][name]["sha256"] for name in SETS)
-    )
+    return all(
+        (out / name).is_file() and _sha256(out / name) == facts["files"].get(name) for name in FILES
+    ) and all(digits.folder_sha256(out / name) == facts["sets"][name]["sha256"] for name in SETS)
 
 
 def make(out: Path, epochs: int, seed: int, epoch_ended: "EpochEnded") -> dict[str, Any]:
@@ -87,7 +99,7 @@ def make(out: Path, epochs: int, seed: int, epoch_ended: "EpochEnded") -> dict[s
         facts = {"made_by": _MADE_BY, "request": request, **_make_in(Path(folder), epochs, seed, epoch_ended)}
         Path(folder, FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         # The facts come last: until then those of an earlier run do not fit, and the next run makes all anew.
-        for name in (*SETS, MODEL_FILE, FACTS_FILE):
+        for name in (*SETS, *FILES, FACTS_FILE):
             if (out / name).is_dir():
                 shutil.rmtree(out / name)
             Path(folder, name).replace(out / name)
@@ -98,7 +110,7 @@ def _make_in(folder: Path, epochs: int, seed: int, epoch_ended: "EpochEnded") ->
     # Read when torch is loaded. Threads that spin take the core from the one they wait for: with both
     # cores busy, an epoch took 60 s and 21 s of CPU so, and 35 s and 11 s without.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from phoneproof.demo import export, training
+    from phoneproof.demo import training
 
     images, labels = digits.load()
     parts = digits.split(images, labels)
@@ -107,37 +119,49 @@ def _make_in(folder: Path, epochs: int, seed: int, epoch_ended: "EpochEnded") ->
         name: {"n": len(of_set), "sha256": digits.write_set(folder / name, images, labels, of_set)}
         for name, of_set in positions.items()
     }
-    inputs = digits.model_inputs(images)
-    click.echo(f"Training on {len(parts.training)} images.")
-    network = training.train(
-        inputs[parts.training],
-        labels[parts.training],
-        epochs=epochs,
-        seed=seed,
-        epoch_ended=epoch_ended,
-    )
+    inputs, targets = digits.model_inputs(images[parts.training]), labels[parts.training]
+    click.echo(f"Training on {len(inputs)} images.")
+    network = training.train(inputs, targets, epochs=epochs, seed=seed, epoch_ended=epoch_ended)
+    trained = training.logits_of(network, inputs)
     click.echo("Exporting to ONNX, and comparing with the trained network.")
-    model = folder / MODEL_FILE
-    exported = export.export(network, (1, *inputs.shape[1:]), model)
-    logits = export.onnx_logits(model, inputs[parts.evaluation])
-    export.check_equal(training.logits_of(network, inputs[parts.evaluation]), logits, MODEL_FILE)
-    trained = training.logits_of(network, inputs[parts.training])
+    model = _write_model(folder, network)
     return {
         "classes": [str(label) for label in range(digits.CLASSES)],
         "preprocess": digits.PREPROCESS.to_dict(),
-        "model": {
-            "file": MODEL_FILE,
-            "sha256": hashlib.sha256(model.read_bytes()).hexdigest(),
-            "opset": exported.opset,
-            "ir_version": exported.ir_version,
-            "parameters": exported.parameters,
-            "input": {"name": export.INPUT_NAME, "dtype": "float32", "shape": [1, *inputs.shape[1:]]},
-            "output": {"name": export.OUTPUT_NAME, "dtype": "float32", "shape": [1, digits.CLASSES]},
-            "train_accuracy": _accuracy(trained, labels[parts.training]),
-            "evaluation_accuracy": _accuracy(logits, labels[parts.evaluation]),
-        },
-        "sets": {"training": {"n": len(parts.training)}, **sets},
+        "model": {**model, "train_accuracy": _accuracy(trained, targets)},
+        "files": {name: _sha256(folder / name) for name in FILES},
+        "sets": {"training": {"n": len(inputs)}, **sets},
     }
+
+
+def _write_model(folder: Path, network: "DigitsNet") -> dict[str, Any]:
+    """The network's module, weights, ONNX form and logits on the evaluation set, which is in `folder`."""
+    from safetensors.torch import save
+
+    from phoneproof.demo import digits_net, export, training
+    from phoneproof.demo.agreement import check_equal
+
+    shutil.copyfile(digits_net.__file__, folder / MODULE_FILE)
+    (folder / WEIGHTS_FILE).write_bytes(save(network.state_dict()))
+    files = digits.set_files(folder / "evaluation")
+    inputs = digits.model_inputs(digits.read_images(files))
+    exported = export.export(network, (1, *inputs.shape[1:]), folder / ONNX_FILE)
+    logits = training.logits_of(network, inputs)
+    np.save(folder / LOGITS_FILE, logits)
+    by_onnx = export.onnx_logits(folder / ONNX_FILE, inputs)
+    return {
+        "opset": exported.opset,
+        "ir_version": exported.ir_version,
+        "parameters": exported.parameters,
+        "input": {"name": export.INPUT_NAME, "dtype": "float32", "shape": [1, *inputs.shape[1:]]},
+        "output": {"name": export.OUTPUT_NAME, "dtype": "float32", "shape": [1, digits.CLASSES]},
+        "evaluation_accuracy": _accuracy(by_onnx, np.array([int(file.parent.name) for file in files])),
+        "onnx_difference": check_equal(logits, by_onnx, ONNX_FILE),
+    }
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _accuracy(logits: npt.NDArray[np.float32], labels: digits.Labels) -> float:
@@ -154,7 +178,7 @@ def _check_packages() -> None:
 
 
 def _check_free(out: Path) -> None:
-    taken = [name for name in (*SETS, MODEL_FILE, FACTS_FILE) if (out / name).exists()]
+    taken = [name for name in (*SETS, *FILES, FACTS_FILE) if (out / name).exists()]
     if taken and _facts_in(out) is None:
         raise DataError(
             f"The folder holds {', '.join(taken)}, which the demo did not make.",
@@ -190,7 +214,7 @@ def main(out: Path, epochs: int, seed: int) -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     click.echo(
-        f"{out / MODEL_FILE}: {model['parameters']} parameters, "
+        f"{out / ONNX_FILE}: {model['parameters']} parameters, "
         f"{model['evaluation_accuracy']:.1%} of the evaluation set right."
     )
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from phoneproof.demo.network import build_network
+from phoneproof.demo.digits_net import DigitsNet
+from phoneproof.demo.digits_net import network as untrained
 
 # Sums are split by thread, so another number of threads gives other last bits.
 _THREADS: Final = 2
@@ -32,7 +33,7 @@ def train(
     epochs: int,
     seed: int,
     epoch_ended: EpochEnded,
-) -> nn.Sequential:
+) -> DigitsNet:
     """Return the trained network in evaluation mode.
 
     inputs: [n, 1, H, W], preprocessed. labels: [n]. Optimiser: AdamW, learning rate by the one-cycle policy
@@ -41,7 +42,7 @@ def train(
     torch.set_num_threads(_THREADS)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(seed)
-    network = build_network()
+    network = untrained()
     images, targets = torch.from_numpy(inputs), torch.from_numpy(labels)
     optimiser = torch.optim.AdamW(network.parameters(), lr=_PEAK_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
     steps = -(-len(images) // _BATCH)

@@ -25,7 +25,7 @@ def prepare(request: Mapping[str, Any], folder: Path, progress: Progress) -> Map
 
     progress.say("prepare")
     facts = make(Path(request["out"]), epochs, int(request.get("seed", DEFAULT_SEED)), epoch_ended)
-    return {**facts, "trained_now": trained}
+    return {**facts, "made_now": trained}
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
-"""Preparing the demo: what an observer is told, and what is left alone."""
+"""Preparing the demo: what an observer is told, what the plan asks for, and what is left alone."""
 
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
+from phoneproof.demo import digits
 from phoneproof.errors import DataError, Interrupted, PhoneproofError
 from phoneproof.findings import Finding
-from phoneproof.plan.model import read_plan
-from phoneproof.runs.demo import STEP, prepare_demo
+from phoneproof.plan.model import Plan, read_plan
+from phoneproof.recipes.rows import BASELINE_RECIPES, RECIPES
+from phoneproof.runs.demo import NETWORK_STEP, TWIN_STEP, plan_text, prepare_demo
 
 
 class Listening:
@@ -35,21 +38,62 @@ class Listening:
     def found(self, finding: Finding) -> None:
         self.told.append(("found", finding.id))
 
+    def of_steps(self) -> list[tuple[object, ...]]:
+        """All but progress."""
+        return [told for told in self.told if told[0] != "progress"]
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    facts: dict[str, Any] = {
+        "preprocess": digits.PREPROCESS.to_dict(),
+        "model": {"input": {"shape": [1, 1, digits.SIDE, digits.SIDE]}},
+    }
+    path = tmp_path_factory.mktemp("plan") / "phoneproof.toml"
+    path.write_text(plan_text(facts), encoding="utf-8")
+    return read_plan(path)
+
+
+def test_one_network_stands_in_the_plan_in_three_forms(plan: Plan) -> None:
+    assert [model.key for model in plan.models] == ["digits/pytorch", "digits/keras", "digits/onnx"]
+    assert plan.models[0].input_specs[0].shape == (1, 1, digits.SIDE, digits.SIDE)
+    assert plan.data.preprocess == digits.PREPROCESS
+
+
+def test_every_recipe_that_is_no_baseline_is_in_the_plan(plan: Plan) -> None:
+    planned = {build.recipe.name for build in plan.planned_builds()}
+    assert planned == set(RECIPES) - set(BASELINE_RECIPES.values())
+
+
+def test_no_build_needs_a_managed_environment(plan: Plan) -> None:
+    toolchains = {build.route.toolchain for build in plan.planned_builds() if build.route is not None}
+    assert "litert-torch" not in toolchains
+    assert len(toolchains) == 5
+
+
+def test_onnx_is_quantized_from_the_onnx_form_and_once_through_an_export(plan: Plan) -> None:
+    forms = [b.model.format for b in plan.planned_builds() if b.recipe.name == "onnx-int8"]
+    assert sorted(forms) == ["onnx", "onnx", "onnx", "pytorch"]
+
 
 @pytest.mark.slow
-def test_epochs_are_told_as_they_end_and_a_second_time_nothing_is_trained(tmp_path: Path) -> None:
+def test_progress_is_told_and_a_second_time_nothing_is_made(tmp_path: Path) -> None:
     first = Listening()
-    plan = prepare_demo(tmp_path / "demo", first, epochs=2)
-    assert len(read_plan(plan).planned_builds()) == 5
-    assert first.told[0] == ("started", STEP)
-    assert ("progress", STEP, "train", 1, 2) in first.told
-    assert first.told[-1] == ("finished", STEP, "made")
+    path = prepare_demo(tmp_path / "demo", first, epochs=1)
+    assert first.of_steps() == [
+        ("started", NETWORK_STEP),
+        ("finished", NETWORK_STEP, "made"),
+        ("started", TWIN_STEP),
+        ("finished", TWIN_STEP, "made"),
+    ]
+    assert ("progress", NETWORK_STEP, "train", 1, 1) in first.told
+    assert any(told[:3] == ("progress", TWIN_STEP, "compare") for told in first.told)
     again = Listening()
-    before = plan.stat()
-    assert prepare_demo(tmp_path / "demo", again, epochs=2) == plan
-    assert again.told[-1] == ("finished", STEP, "kept")
-    assert not any(told[2:3] == ("train",) for told in again.told)
-    assert plan.stat().st_mtime_ns == before.st_mtime_ns
+    before = path.stat()
+    assert prepare_demo(tmp_path / "demo", again, epochs=1) == path
+    assert [told[-1] for told in again.of_steps()] == [NETWORK_STEP, "kept", TWIN_STEP, "kept"]
+    assert not any(told[2:3] in (("train",), ("twin",)) for told in again.told)
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
 def test_a_folder_with_other_things_in_it_fails_the_step(tmp_path: Path) -> None:
@@ -57,7 +101,7 @@ def test_a_folder_with_other_things_in_it_fails_the_step(tmp_path: Path) -> None
     listening = Listening()
     with pytest.raises(DataError, match="did not make"):
         prepare_demo(tmp_path, listening)
-    assert listening.told[-1] == ("failed", STEP, DataError)
+    assert listening.told[-1] == ("failed", NETWORK_STEP, DataError)
 
 
 def test_a_stop_ends_the_training_and_is_no_failure(tmp_path: Path) -> None:
@@ -66,5 +110,5 @@ def test_a_stop_ends_the_training_and_is_no_failure(tmp_path: Path) -> None:
     listening = Listening()
     with pytest.raises(Interrupted):
         prepare_demo(tmp_path, listening, stop)
-    assert [told[0] for told in listening.told if told[0] != "progress"] == ["started"]
+    assert listening.of_steps() == [("started", NETWORK_STEP)]
     assert not (tmp_path / "digits.onnx").exists()

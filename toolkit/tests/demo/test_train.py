@@ -87,7 +87,7 @@ class TestMade:
 
     def test_nothing_but_the_named_files_is_left(self, made: Path) -> None:
         names = sorted(path.name for path in made.iterdir())
-        assert names == ["calibration", "digits.json", "digits.onnx", "evaluation"]
+        assert names == sorted(["calibration", "digits.json", "evaluation", *train.FILES])
 
     def test_a_second_run_makes_nothing_anew(self, made: Path) -> None:
         before = (made / "digits.onnx").stat()
@@ -114,7 +114,8 @@ def test_the_same_seed_gives_the_same_file_in_any_folder(tmp_path: Path) -> None
     for out in (first, second):
         finished = run(out, "--epochs", "1", "--seed", "3")
         assert finished.returncode == 0, finished.stderr
-    assert (first / "digits.onnx").read_bytes() == (second / "digits.onnx").read_bytes()
+    for name in train.FILES:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
     assert facts_in(first) == facts_in(second)
 
 
