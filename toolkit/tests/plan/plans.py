@@ -84,3 +84,19 @@ def refusal(folder: Path, text: str) -> PlanError:
     with pytest.raises(PlanError) as caught:
         plan_of(folder, text)
     return caught.value
+
+
+SOURCES: Final = {
+    "pytorch": 'source = "net:make"\ninputs = [{ name = "x", shape = [1, 4] }]',
+    "exported_program": 'source = "net.pt2"',
+    "keras": 'source = "net.keras"',
+    "savedmodel": 'source = "net"',
+    "onnx": 'source = "net.onnx"',
+}
+DEVICE: Final = '[[devices]]\nkind = "host"\n'
+
+
+def text_of(forms: list[str], *builds: str) -> str:
+    """A plan of one network in these forms, with these builds."""
+    models = [f'[[models]]\nname = "net"\nformat = "{form}"\n{SOURCES[form]}\n' for form in forms]
+    return "\n".join([*models, *(f"[[builds]]\n{build}\n" for build in builds), DEVICE])

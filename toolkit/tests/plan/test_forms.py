@@ -8,21 +8,7 @@ from phoneproof.errors import PlanError
 from phoneproof.plan.model import Plan
 from phoneproof.recipes.rows import RECIPES
 from phoneproof.recipes.table import Format, Route, SourceFormat
-from tests.plan.plans import plan_of, refusal
-
-SOURCES = {
-    "pytorch": 'source = "net:make"\ninputs = [{ name = "x", shape = [1, 4] }]',
-    "exported_program": 'source = "net.pt2"',
-    "keras": 'source = "net.keras"',
-    "savedmodel": 'source = "net"',
-    "onnx": 'source = "net.onnx"',
-}
-DEVICE = '[[devices]]\nkind = "host"\n'
-
-
-def text_of(forms: list[str], *builds: str) -> str:
-    models = [f'[[models]]\nname = "net"\nformat = "{form}"\n{SOURCES[form]}\n' for form in forms]
-    return "\n".join([*models, *(f"[[builds]]\n{build}\n" for build in builds), DEVICE])
+from tests.plan.plans import plan_of, refusal, text_of
 
 
 def chosen(plan: Plan) -> list[tuple[str, Route | None]]:

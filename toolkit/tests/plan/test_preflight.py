@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from phoneproof.errors import (
+    BuildFileError,
     DataError,
     PhoneproofError,
     PlanError,
@@ -17,8 +18,12 @@ from phoneproof.errors import (
     StorageError,
     ToolchainError,
 )
-from phoneproof.plan.preflight import EVERYTHING, Need, missing_here, preflight
-from tests.plan.plans import RIGHT, changed, plan_of
+from phoneproof.plan.preflight import EVERYTHING, Need, missing_here, needed_toolchains, preflight
+from phoneproof.recipes.rows import RECIPES
+from phoneproof.recipes.runtime_table import ONNX_EXPORTER, READER_OF, runtime_on_host
+from phoneproof.recipes.table import SourceFormat
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from tests.plan.plans import RIGHT, changed, plan_of, text_of
 
 ONNX_HEADER = b"\x08\x0a\x3a\x00"  # ir_version 10 and an empty graph
 PLENTY = 10**12
@@ -225,6 +230,130 @@ def test_each_package_is_asked_for_once_and_its_problem_told(project: Path) -> N
     errors = preflight(plan_of(project), out=project, package_check=check, free_bytes=lambda folder: PLENTY)
     assert errors == (problem,)
     assert asked == ["onnxruntime"]
+
+
+NEEDS = [
+    # form, build, toolchains for building, for judging, for both
+    ("keras", 'recipe = "tflite-int8"', {"tflite"}, {"tflite"}, {"tflite"}),
+    ("savedmodel", 'recipe = "tflite-float16"', {"tflite"}, {"tflite"}, {"tflite"}),
+    ("onnx", 'recipe = "onnx-int8"', {"onnxruntime"}, {"onnxruntime"}, {"onnxruntime"}),
+    (
+        "exported_program",
+        'recipe = "onnx-int8"',
+        {"torch-qnnpack", "torch-onnx", "onnxruntime"},
+        {"torch-qnnpack", "onnxruntime"},
+        {"torch-qnnpack", "torch-onnx", "onnxruntime"},
+    ),
+    (
+        "exported_program",
+        'recipe = "tflite-int8"',
+        {"torch-qnnpack", "litert-torch"},
+        {"torch-qnnpack", "tflite"},
+        {"torch-qnnpack", "litert-torch", "tflite"},
+    ),
+    (
+        "pytorch",
+        'recipe = "executorch-int8"',
+        {"torch-qnnpack", "executorch"},
+        {"torch-qnnpack", "executorch"},
+        {"torch-qnnpack", "executorch"},
+    ),
+    ("pytorch", 'recipe = "torch-qnnpack-int8"', {"torch-qnnpack"}, {"torch-qnnpack"}, {"torch-qnnpack"}),
+    (
+        "onnx",
+        'file = "mine.tflite"',
+        {"onnxruntime", "tflite"},
+        {"onnxruntime", "tflite"},
+        {"onnxruntime", "tflite"},
+    ),
+    (
+        "keras",
+        'file = "mine.pte"',
+        {"tflite", "executorch"},
+        {"tflite", "executorch"},
+        {"tflite", "executorch"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "build", "making", "judging", "both"), NEEDS)
+def test_only_the_packages_that_the_plan_needs_are_asked_for(
+    project: Path, form: str, build: str, making: set[str], judging: set[str], both: set[str]
+) -> None:
+    plan = plan_of(project, text_of([form], build))
+    assert set(needed_toolchains(plan, frozenset({Need.BUILD}))) == making
+    assert set(needed_toolchains(plan, frozenset({Need.VERIFY}))) == judging
+    assert set(needed_toolchains(plan, EVERYTHING)) == both
+
+
+def test_every_toolchain_that_a_plan_can_need_is_known() -> None:
+    assert set(READER_OF) == set(SourceFormat)
+    assert set(READER_OF.values()) | {ONNX_EXPORTER} <= set(TOOLCHAINS)
+    for recipe in RECIPES.values():
+        for platform in ("linux", "darwin"):
+            assert runtime_on_host(recipe.runtime, platform).toolchain in TOOLCHAINS
+
+
+def test_core_ml_has_a_stand_in_where_it_does_not_exist() -> None:
+    assert runtime_on_host("coreml", "darwin").fidelity == "device"
+    assert runtime_on_host("coreml", "linux").fidelity == "reference"
+
+
+FORMS = {
+    "keras": ("net.keras", "no Keras model"),
+    "savedmodel": ("net", "no SavedModel folder"),
+    "exported_program": ("net.pt2", "no exported program"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_source_of_another_form_than_it_says_is_refused_at_its_key(project: Path, form: str) -> None:
+    name, what = FORMS[form]
+    path = project / name
+    if form == "savedmodel":
+        path.mkdir()
+    else:
+        path.write_bytes(ONNX_HEADER)
+    text = text_of([form], 'file = "digits.onnx"')
+    error = only(found(project, text, needs=frozenset({Need.BUILD})))
+    assert isinstance(error, SourceModelError)
+    assert what in error.what
+    assert f"models #1.source: {path}" in (error.where or "")
+
+
+def test_a_function_and_its_weights_are_both_looked_for(project: Path) -> None:
+    text = text_of(["pytorch"], 'file = "digits.onnx"').replace("inputs =", 'state = "w.pt"\ninputs =')
+    (project / "net.py").write_text("def makes(): ...\n", encoding="utf-8")
+    errors = found(project, text, needs=frozenset({Need.BUILD}))
+    assert [type(error) for error in errors] == [PlanError, SourceModelError]
+    assert "'makes'" in (errors[0].next_step or "")
+    assert f"models #1.state: {project}/w.pt" in (errors[1].where or "")
+
+
+BUILD_FILES = [
+    ("made.tflite", b"TFL", "not what its name says"),
+    ("made.tflite", None, "does not exist"),
+    ("made.onnx", b"<html>", ""),
+    ("made.pte", ONNX_HEADER, "not what its name says"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "what"), BUILD_FILES)
+def test_a_build_made_elsewhere_is_looked_at(
+    project: Path, name: str, content: bytes | None, what: str
+) -> None:
+    if content is not None:
+        (project / name).write_bytes(content)
+    text = text_of(["onnx"], f'file = "{name}"').replace("net.onnx", "digits.onnx")
+    error = only(found(project, text, needs=frozenset({Need.BUILD})))
+    assert isinstance(error, BuildFileError)
+    assert what in error.what
+    assert f"builds #1.file: {project}/{name}" in (error.where or "")
+
+
+def test_a_build_made_elsewhere_needs_no_calibration_set(project: Path) -> None:
+    text = text_of(["onnx"], 'file = "digits.onnx"').replace("net.onnx", "digits.onnx")
+    assert found(project, text, needs=frozenset({Need.BUILD})) == ()
 
 
 def test_an_absent_package_is_found_by_its_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
