@@ -4,8 +4,6 @@ Any torchao or ExecuTorch Quantizer says what is observed; what the observers wo
 Ranges, by node name, so that every calibration method works and no data is run here.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +21,6 @@ from phoneproof.quantize.torch_graph import (
     CLAMPS,
     PreparedProgram,
     aten_name,
-    batch_norms,
     constant_value,
     hidden,
     is_constant,
@@ -64,12 +61,9 @@ def quantized(
     """
     computed = frozenset(node.name for node in prepared.graph.graph.nodes if _has_computed_weight(node))
     unsafe = frozenset() if ranges is None else unsafe_nodes(prepared.graph, ranges)
+    known = _KnownRanges(quantizer, ranges, kept | unsafe | computed)
     try:
-        with ExitStack() as stack:
-            # prepare_pt2e folds batch norms first; those that are left must not be (foldable_batch_norms).
-            stack.enter_context(hidden(batch_norms(prepared.graph)))
-            known = _KnownRanges(quantizer, ranges, kept | unsafe | computed, stack.close)
-            graph = convert_pt2e(prepare_pt2e(prepared.graph, known))
+        graph = convert_pt2e(prepare_pt2e(prepared.graph, known))
     except PhoneproofError:
         raise
     except Exception as error:  # torchao's and the quantizers' errors have no base class of their own
@@ -114,13 +108,10 @@ def _has_computed_weight(node: Node) -> bool:
 class _KnownRanges(Quantizer):  # type: ignore[misc]
     """A vendor's quantizer, given the ranges, and kept from what it would get wrong."""
 
-    def __init__(
-        self, vendor: Quantizer, ranges: Ranges | None, kept: frozenset[str], reveal: Callable[[], None]
-    ) -> None:
+    def __init__(self, vendor: Quantizer, ranges: Ranges | None, kept: frozenset[str]) -> None:
         self._vendor = vendor
         self._ranges = ranges
         self._kept = kept
-        self._reveal = reveal
         self.integer: frozenset[str] = frozenset()
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
@@ -129,7 +120,6 @@ class _KnownRanges(Quantizer):  # type: ignore[misc]
         XNNPACKQuantizer turns the scalars of every add and mul into floats (xnnpack_quantizer_utils.py of
         executorch 1.5.1); an index reckoned with them becomes a float, and the graph fails or is wrong.
         """
-        self._reveal()
         integer = [n for n in model.graph.nodes if aten_name(n) in _SCALARS_MADE_FLOAT and not is_float(n)]
         with hidden(integer):
             transformed: GraphModule = self._vendor.transform_for_annotation(model)

@@ -4,6 +4,7 @@
 that a range found by name in one is right in the other.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ ACTIVATIONS: Final = CLAMPS | frozenset(
 """Operators that quantizers fuse into the one before."""
 
 ARITHMETIC: Final = frozenset(
-    {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"}
+    {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
     | {"linear", "matmul", "add", "add_", "mul", "mul_"}
 )
 """Operators that PT2E quantizers give integer arithmetic and that can take an activation in."""
@@ -46,10 +47,7 @@ QUANTIZABLE: Final = (
 )
 """Operators around which a quantizer of ours observes: XNNPACKQuantizer and CoreMLQuantizer."""
 
-_BATCH_NORMS: Final = (
-    torch.ops.aten.batch_norm.default,
-    torch.ops.aten._native_batch_norm_legit_no_training.default,
-)
+_BATCH_NORM: Final = torch.ops.aten.batch_norm.default
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,7 @@ class TorchOperator:
 
 @dataclass(frozen=True)
 class PreparedProgram:
-    """graph: what is calibrated and quantized: parameters are attributes, batch norms are folded into the
-    convolutions and linear layers before them.
+    """graph: what is calibrated and quantized (see prepare).
 
     operators: of the exported program, by node name. origins: for each operator of `graph`, the names of the
     exported program's nodes that it computes.
@@ -92,7 +89,12 @@ class PreparedProgram:
 
 
 def prepare(program: Any) -> PreparedProgram:
-    """Prepare a torch.export.ExportedProgram, which stays as it is. SourceModelError if it has no module."""
+    """Prepare a torch.export.ExportedProgram, which stays as it is. SourceModelError if it has no module.
+
+    Parameters become attributes. Batch norms are folded into the convolution or linear layer before them;
+    those that cannot be become a product and a sum (toolchains have no integer batch norm). Each operator
+    reads its weights by a node of its own: quantizers leave out the second that shares one.
+    """
     try:
         # Guards would be nodes that call no operator; the shapes they check are those of the calibration set.
         graph = program.module(check_guards=False)
@@ -107,6 +109,12 @@ def prepare(program: Any) -> PreparedProgram:
     for node in foldable:
         origins[node.all_input_nodes[0].name] |= origins.pop(node.name)
     fold_batch_norms(graph, foldable)
+    for node in batch_norms(graph):
+        origin = origins.pop(node.name)
+        origins |= dict.fromkeys(spread_batch_norm(graph, node), origin)
+    separate_weights(graph)
+    graph.graph.lint()
+    graph.recompile()
     return PreparedProgram(graph, operators, origins)
 
 
@@ -174,13 +182,19 @@ def kept_by_plan(prepared: PreparedProgram, options: RecipeOptions) -> frozenset
     return frozenset(kept)
 
 
+def batch_norms(graph: GraphModule) -> list[Node]:
+    """The batch norms of the graph."""
+    return [node for node in graph.graph.nodes if node.target == _BATCH_NORM]
+
+
 def foldable_batch_norms(graph: GraphModule) -> list[Node]:
     """Batch norms that can be folded into the operator before without changing anything else.
 
     torchao folds more (utils.py of 0.18): if something else uses the convolution's output, or another call
     its weights (one module called twice), that gets the scaled values too, without a word.
     """
-    return [node for node in graph.graph.nodes if node.target in _BATCH_NORMS and _is_foldable(node)]
+    reads = Counter(str(node.target) for node in graph.graph.nodes if node.op == "get_attr")
+    return [node for node in batch_norms(graph) if _is_foldable(node, reads)]
 
 
 def fold_batch_norms(graph: GraphModule, foldable: Iterable[Node]) -> None:
@@ -192,9 +206,37 @@ def fold_batch_norms(graph: GraphModule, foldable: Iterable[Node]) -> None:
         _fuse_linear_bn_(graph)
 
 
-def batch_norms(graph: GraphModule) -> list[Node]:
-    """The batch norms of the graph."""
-    return [node for node in graph.graph.nodes if node.target in _BATCH_NORMS]
+def spread_batch_norm(graph: GraphModule, norm: Node) -> tuple[str, str]:
+    """Write a batch norm as a product and a sum with constants, in place; the names of these two.
+
+    XNNPACK's delegate makes a depthwise convolution of it, which between quantized tensors has float weights
+    and integer scales, and does not load (decompose_batch_norm.py of executorch 1.5.1).
+    """
+    before, *parameters = norm.args[:5]
+    known: list[Any] = [
+        constant_value(graph, one).double() if isinstance(one, Node) else None for one in parameters
+    ]
+    weight, bias, mean, variance = known
+    like: Any = norm.meta["val"]
+    factor: Any = torch.rsqrt(variance + norm.args[7]) * (1.0 if weight is None else weight)
+    offset: Any = -mean * factor + (0.0 if bias is None else bias)
+    shape = (1, -1, *(1,) * (like.ndim - 2))
+    with graph.graph.inserting_before(norm):
+        product = _with_constant(graph, norm, torch.ops.aten.mul.Tensor, before, factor.reshape(shape))
+        total = _with_constant(graph, norm, torch.ops.aten.add.Tensor, product, offset.reshape(shape))
+    norm.replace_all_uses_with(total)
+    graph.graph.erase_node(norm)
+    return product.name, total.name
+
+
+def separate_weights(graph: GraphModule) -> None:
+    """Give each operator a node of its own for each constant that it shares, in place."""
+    for node in [one for one in graph.graph.nodes if one.op == "get_attr" and len(one.users) > 1]:
+        for user in [one for one in node.users if aten_name(one) in ARITHMETIC][1:]:
+            with graph.graph.inserting_before(node):
+                own = graph.graph.get_attr(str(node.target))
+            own.meta.update(node.meta)
+            user.replace_input_with(node, own)
 
 
 @contextmanager
@@ -217,16 +259,30 @@ def _hidden(*_: Any, **__: Any) -> None:
     raise RuntimeError("a hidden operator was run")
 
 
-def _is_foldable(norm: Node) -> bool:
+def _with_constant(graph: GraphModule, norm: Node, operator: Any, before: Any, constant: Any) -> Node:
+    """An operator with a constant as its second operand, in the place and of the type of `norm`."""
+    like = norm.meta["val"]
+    name = f"{norm.name}_{operator._schema.name.rpartition('::')[2]}"
+    graph.register_buffer(f"_{name}", constant.to(like.dtype))
+    read = graph.graph.get_attr(f"_{name}")
+    read.meta["val"] = like.fake_mode.from_tensor(getattr(graph, f"_{name}"), static_shapes=True)
+    node = graph.graph.create_node("call_function", operator, (before, read), name=name)
+    node.meta.update(norm.meta)
+    return node
+
+
+def _is_foldable(norm: Node, reads: Mapping[str, int]) -> bool:
     before = norm.args[0]
     if not isinstance(before, Node) or aten_name(before) not in ARITHMETIC or len(before.users) != 1:
         return False
     constants = [one for one in before.args[1:3] if isinstance(one, Node)]
-    if any(one.op != "get_attr" or len(one.users) != 1 for one in constants):
+    if any(one.op != "get_attr" or len(one.users) != 1 or reads[str(one.target)] != 1 for one in constants):
         return False
+    if aten_name(before).startswith("conv"):
+        return True
     value = before.args[0].meta.get("val") if isinstance(before.args[0], Node) else None
     # A linear layer works on the last axis and a batch norm on the second: the same one of two axes only.
-    return aten_name(before) != "linear" or (isinstance(value, torch.Tensor) and value.ndim == 2)
+    return aten_name(before) == "linear" and isinstance(value, torch.Tensor) and value.ndim == 2
 
 
 def _operator(node: Node) -> TorchOperator:

@@ -12,7 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from phoneproof.builds.manifest import FloatOperator
+import torch
+
+from phoneproof.builds.manifest import FloatOperator, WideTensor
 from phoneproof.errors import ProtocolError, RecipeError, ToolchainError
 from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.quantize.pt2e import quantized
@@ -24,10 +26,10 @@ from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
 from phoneproof.toolchains.executorch_check import check_build
 from phoneproof.toolchains.executorch_lowering import lowered, reexported, xnnpack_quantizer
-from phoneproof.toolchains.pte_file import not_delegated, operator_counts, read_pte, wide_tensors
+from phoneproof.toolchains.pte_file import not_delegated, operator_counts, read_pte
 from phoneproof.toolchains.request import ranges_of, read_request
-from phoneproof.toolchains.result import Made, finish
-from phoneproof.toolchains.torch_operators import left_in_float
+from phoneproof.toolchains.result import Made, finish, widest
+from phoneproof.toolchains.torch_operators import computed_in_int8, kept_in_int8, left_in_float
 
 TOOLCHAIN: Final = TOOLCHAINS["executorch"]
 MODEL_FILE: Final = "model.pte"
@@ -35,10 +37,11 @@ MODEL_FILE: Final = "model.pte"
 
 @dataclass(frozen=True)
 class _Converted:
-    """program: what is lowered. float_operators: those of a quantized program that stay in float."""
+    """program: what is lowered. float_operators, kept_in_int8: of a quantized program, as in Made."""
 
     program: Any
     float_operators: tuple[FloatOperator, ...] = ()
+    kept_in_int8: tuple[str, ...] = ()
 
 
 def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
@@ -95,7 +98,8 @@ def _converted(
             "linear layers, or one decomposed before it was saved, has nothing to quantize.",
         )
     left = left_in_float(prepared, result, kept, recipe)
-    return _Converted(reexported(result.graph, source), left)
+    joined = kept_in_int8(prepared, computed_in_int8(prepared, result, kept))
+    return _Converted(reexported(result.graph, source), left, joined)
 
 
 def _made(
@@ -108,9 +112,23 @@ def _made(
         source.outputs,
         operator_counts(file),
         converted.float_operators,
+        converted.kept_in_int8,
         floor=floor,
-        wide_tensors=wide_tensors(file, recipe.precision) if recipe.is_quantized else (),
+        wide_tensors=_wide_tensors(converted.program) if recipe.is_quantized else (),
         not_delegated=not_delegated(file),
+    )
+
+
+def _wide_tensors(program: Any) -> tuple[WideTensor, ...]:
+    """Weights that are stored in float, by the names that the module gives them; the file has none."""
+    stored = {**program.state_dict, **program.constants}
+    used = {node.name for node in program.graph.nodes if node.users}
+    inputs = program.graph_signature.input_specs
+    targets = [one.target for one in inputs if one.target is not None and one.arg.name in used]
+    return widest(
+        WideTensor(name, str(stored[name].dtype).removeprefix("torch."), stored[name].nbytes)
+        for name in targets
+        if isinstance(stored.get(name), torch.Tensor) and stored[name].is_floating_point()
     )
 
 

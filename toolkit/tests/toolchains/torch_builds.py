@@ -1,7 +1,7 @@
 """Makes builds of exported programs in one process, so that the vendors are imported once.
 
-`python -m tests.toolchains.torch_builds ORDERS.json`: a list of {"name", "module", "request"}; in the folder of
-the file, each gets a folder of its name with the worker's result.json or an error.json of class and text.
+`python -m tests.toolchains.torch_builds ORDERS.json`: a list of {"name", "module", "request"}; in the folder
+of the file, each gets a folder of its name with the result.json, or an error.json of class and text.
 """
 
 import importlib
