@@ -69,7 +69,8 @@ def install(name: str, as_json: bool) -> int:
 
     if name not in TOOLCHAINS:
         near = difflib.get_close_matches(name, TOOLCHAINS, n=1)
-        step = f"Did you mean {near[0]!r}?" if near else f"Toolchains: {', '.join(TOOLCHAINS)}."
+        meant = f"Did you mean {near[0]!r}? " if near else ""
+        step = f"{meant}Toolchains: {', '.join(TOOLCHAINS)}."
         raise CommandLineError(f"There is no toolchain {name!r}.", where="NAME", next_step=step)
     store = default_store()
     Store(store).open_for_writing()
