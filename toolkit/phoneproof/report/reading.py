@@ -24,10 +24,11 @@ from phoneproof.verify.verdicts import GateResult, Verdict
 ResultKey = tuple[Configuration, str]
 State = Literal["baseline", "pass", "fail", "inconclusive"]
 
-Number = Literal["latency", "speed", "accuracy", "parity", "outcomes"]
-"""The kinds of numbers that findings are marked on. No finding says anything of a size."""
+Number = Literal["size", "latency", "speed", "accuracy", "parity", "outcomes"]
+"""The kinds of numbers that findings are marked on."""
 
-_EVERY_NUMBER: Final = frozenset(get_args(Number))
+_EVERY_NUMBER: Final[frozenset[Number]] = frozenset(get_args(Number)) - {"size"}
+"""What a build is beside its size, which is what it is."""
 _TIMES: Final[frozenset[Number]] = frozenset({"latency", "speed"})
 _OUTPUTS: Final[frozenset[Number]] = frozenset({"accuracy", "parity"})
 
@@ -46,6 +47,8 @@ TOUCHED_NUMBERS: Final[Mapping[str, frozenset[Number]]] = {
     "TOOL-UNTESTED-VERSION": _EVERY_NUMBER,
     "BUILD-FLOAT-OPERATORS": _EVERY_NUMBER,
     "BUILD-KEPT-IN-INT8": _EVERY_NUMBER,
+    "BUILD-NOT-DELEGATED": _TIMES,
+    "BUILD-SIZE-UNUSUAL": frozenset({"size"}),
 }
 """Which numbers of a result a finding of that id touches."""
 
@@ -258,7 +261,7 @@ def marks(report: Report, result: Result, number: Number) -> tuple[Mark, ...]:
         Mark(place, finding.id, finding.waived)
         for place, finding in enumerate(report.findings, 1)
         if finding.id in touching
-        and number in TOUCHED_NUMBERS.get(finding.id, _EVERY_NUMBER)
+        and number in TOUCHED_NUMBERS.get(finding.id, frozenset(get_args(Number)))
         and (finding.waived or finding.severity is not Severity.INFO)
         and _is_about(finding, report, result)
     )

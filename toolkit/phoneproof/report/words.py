@@ -93,4 +93,7 @@ FLOAT_REASONS: Final[Mapping[FloatReason, str]] = {
     "outputs_not_quantized": "what comes after it is not quantized",
     "data_movement": "it only moves data",
     "unsafe_to_quantize": "the toolchain's quantizer would change what it computes",
+    "unsupported_by_recipe": "the recipe quantizes no operators of its type",
+    "too_small": "its weights are too few to be worth it",
+    "as_made": "it was made so elsewhere",
 }

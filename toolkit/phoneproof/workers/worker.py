@@ -1,6 +1,7 @@
 """One piece of work in a worker process: a request file in, a result out, whatever the process does."""
 
 import atexit
+import errno
 import json
 import os
 import shutil
@@ -79,10 +80,13 @@ def _start(call: WorkerCall, command: list[str]) -> WatchedProcess:
                 where=command[0],
                 next_step="Install the toolchain again.",
             ) from error
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise errors.StorageError(
             f"The worker's folder cannot be written: {error.strerror or error}.",
             where=str(call.folder),
-            next_step="Look at the free space and the permissions of this folder.",
+            next_step="Free some space on that disk and run the same command again."
+            if is_full
+            else "Look at the permissions of this folder.",
         ) from error
 
 

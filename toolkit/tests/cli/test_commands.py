@@ -65,7 +65,7 @@ def test_without_a_terminal_only_findings_are_said_and_with_v_every_step(done: P
     assert "DATA-CALIBRATION-FEW" in quiet.err
     assert "inspect/" not in quiet.err
     loud = call("run", "--out", "run", "-v")
-    for word in ("audit", "inspect/tiny/onnx", "build/tiny/onnx/onnx-int8", "job/host", "report"):
+    for word in ("audit", "inspect/tiny/onnx", "build/tiny/onnx/onnx-int8", "job/host/onnxruntime", "report"):
         assert word in loud.err
     assert "phoneproof compare" in quiet.out
 
@@ -75,7 +75,7 @@ def test_a_dry_run_lists_steps_and_writes_nothing(done: Project, call: Call) -> 
     answer = call("run", "--out", "fresh", "--dry-run")
     assert answer.code == 0, answer
     states = {line.split()[1]: line.split()[0] for line in answer.out.splitlines()}
-    assert states["job/host"] == "MISS"
+    assert states["job/host/onnxruntime"] == "MISS"
     assert set(states.values()) <= {"HIT", "likely", "MISS"}
     plain = call("run", "--out", "fresh", "--dry-run", "--json").json
     assert {step["step"]: step["state"] for step in plain["steps"]} == states

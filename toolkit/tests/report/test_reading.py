@@ -132,6 +132,7 @@ def test_findings_are_marked_on_the_numbers_that_they_touch_and_on_no_other() ->
     )
     touched = replace(report.results[1], findings=tuple(finding.id for finding in found))
     assert marked(replace(report, findings=found), touched) == {
+        "size": set(),
         "latency": {"HOST-BUSY", "TOOL-UNTESTED-VERSION"},
         "speed": {"HOST-BUSY", "TOOL-UNTESTED-VERSION"},
         "accuracy": {"DATA-BROKEN-FILE", "OUTPUT-CLASSES", "TOOL-UNTESTED-VERSION"},

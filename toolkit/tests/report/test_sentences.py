@@ -87,6 +87,7 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
     "none_passes": ({}, "No build passes"),
     "only_baseline": ({}, "Only the float baseline"),
     "nothing_measured": ({}, "Nothing was measured"),
+    "operator_unknown": ({"operators": "lstm2 (a)"}, "does not know operators of this build"),
 }
 
 COUNTED = {"samples": 3, "total": 200, "fraction": 0.015, "examples": ("a.png", "b.png")}
@@ -114,6 +115,11 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
     "TOOL-UNTESTED-VERSION": (
         {"package": "onnx", "version": "9.9", "tested": "1.19.0"},
         "onnx 9.9 was not tested",
+    ),
+    "BUILD-NOT-DELEGATED": ({"count": 2, "operators": ("topk: 2",)}, "2 operators are not delegated"),
+    "BUILD-SIZE-UNUSUAL": (
+        {"ratio": 0.8, "least": 0.2, "most": 0.35, "tensors": ("fc.weight (float32, 4000 B)",)},
+        "left wide: fc.weight (float32, 4000 B)",
     ),
     "BUILD-KEPT-IN-INT8": ({"operators": ("pool", "relu")}, "neighbours are quantized: pool, relu."),
     "BUILD-FLOAT-OPERATORS": (

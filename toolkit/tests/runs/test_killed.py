@@ -57,7 +57,7 @@ def under_way(run: Path) -> str:
         elif line.entry == "resumed":
             open_steps.clear()
     ended = {line.step for line in journal_of(run) if line.entry == "step_finished"}
-    if not open_steps and any(step == "job/host" for step in ended):
+    if not open_steps and any(step == "job/host/onnxruntime" for step in ended):
         return "end"
     if not open_steps:
         return "between" if ended else "start"

@@ -159,7 +159,7 @@ def test_a_device_that_is_lost_says_nothing_of_the_builds(play: Play) -> None:
     assert result.verdict == "inconclusive"
     assert ended.gates(INT8)["outcomes"] == "inconclusive"
     assert "device_lost" in {case.outcome for case in result.cases}
-    told = missing(ended)["the rest of the job on simulated"]
+    told = missing(ended)["the rest of the job for onnxruntime on simulated"]
     assert (told.id, told.facts["why"]) == ("not_measured", "device_lost")
     assert ended.report.recommendation.build_id is None
 

@@ -67,9 +67,12 @@ def request_for(path: Path, recipe: str, ranges: Path | None = None, **options: 
         "recipe": recipe,
         "source": {"format": "onnx", "path": str(path)},
         "source_sha256": "5" * 64,
+        "source_inputs": [],
+        "source_outputs": [],
         "out": "out",
         "options": options,
         "ranges": None if ranges is None else str(ranges),
+        "samples": None if ranges is None else {"path": "unused"},
         "calibration_sha256": None if ranges is None else DIGEST,
     }
 
