@@ -76,13 +76,14 @@ class TargetSection(Section):
         return self
 
 
-_TARGETS: Final[Mapping[Format, tuple[str, ...]]] = {
+TARGET_KEYS: Final[Mapping[Format, tuple[str, ...]]] = {
     Format.TFLITE: ("runtime_version",),
     Format.COREML: ("deployment_target",),
     Format.EXECUTORCH: ("runtime_version",),
     Format.ONNX: ("onnx_opset", "onnx_ir", "runtime_version"),
     Format.TORCHSCRIPT: (),
 }
+"""Keys of `[builds.target]` that mean something for builds of a format."""
 
 
 class BuildSection(Section):
@@ -164,7 +165,7 @@ class BuildSection(Section):
     def _useless_target(self) -> list[Problem]:
         if self.target is None:
             return []
-        known = _TARGETS[self.row.format]
+        known = TARGET_KEYS[self.row.format]
         given = [n for n in TargetSection.model_fields if getattr(self.target, n) is not None]
         allowed = f"It takes: {', '.join(known)}." if known else "It takes none."
         return [

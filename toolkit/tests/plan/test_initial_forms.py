@@ -1,6 +1,7 @@
 """The plan that init writes for each form of a source: its builds, and the inputs of a function."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +111,7 @@ def test_the_npy_of_a_function_is_its_only_input(tmp_path: Path) -> None:
 
 
 def test_a_name_that_toml_must_escape_stands_in_the_proposal(tmp_path: Path) -> None:
-    np.savez(tmp_path / "set.npz", **{'a "b"': np.zeros((9, 2), np.float32)})
+    arrays: dict[str, Any] = {'a "b"': np.zeros((9, 2), np.float32)}
+    np.savez(tmp_path / "set.npz", **arrays)
     text = without_comment(text_for(SourceFormat.PYTORCH, tmp_path, tmp_path / "set.npz"), "inputs")
     assert read(tmp_path, text).models[0].inputs[0].name == 'a "b"'
