@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -105,14 +106,14 @@ def audit(context: RunContext, plan: Plan) -> Audit:
     PlanError where a metric does not fit a model; DataError if labels do not, or if a severe finding is not
     waived.
     """
-    models: dict[str, AuditedModel] = {}
+    with ThreadPoolExecutor(len(plan.models)) as pool:
+        audited = list(pool.map(lambda section: _audit_model(context, plan, section), plan.models))
+    models = {model.section.key: model for model in audited}
     findings: list[Finding] = []
-    for section in plan.models:
-        model = _audit_model(context, plan, section)
-        models[section.key] = model
+    for key, model in models.items():
         findings += [f for s in (model.judged_on, model.calibration) if s is not None for f in s.findings]
         if model.judged_on is not None:
-            findings += class_findings(section.key, model.scored, model.judged_on.open().stored)
+            findings += class_findings(key, model.scored, model.judged_on.open().stored)
     waived = waive(_once(findings), plan.gates.waive)
     for finding in waived:
         context.observer.found(finding)

@@ -193,7 +193,7 @@ def test_a_managed_environment_has_all_that_its_worker_imports(name: str, tmp_pa
     folder = install_toolchain(toolchain, tmp_path / "store", lambda _: None)
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "phoneproof").symlink_to(Path(phoneproof.__file__).parent)
-    code = f"import {toolchain.module}, phoneproof.quantize.calibrate"
+    code = f"import {', '.join(sorted({toolchain.module, *toolchain.calibration.values()}))}"
     command = [str(folder / "bin" / "python"), "-c", code]
     environment = {"PYTHONPATH": str(tmp_path / "path")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
