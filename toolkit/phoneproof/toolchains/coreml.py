@@ -1,0 +1,210 @@
+"""The Core ML toolchain: `python -m phoneproof.toolchains.coreml REQUEST.json`.
+
+Request (BuildRequest): recipe, options, an exported program, and ranges for coreml-int8. It writes
+`model.mlpackage` and `build.json` into the request's `out`; result: `{"manifest": "build.json",
+"findings": [...]}`. The same request with the same tool versions gives the same bytes.
+"""
+
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from phoneproof.builds.manifest import FloatOperator
+from phoneproof.errors import ProtocolError, RecipeError, ToolchainError
+from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.protocol.work import Progress, run_worker
+from phoneproof.quantize.torch_graph import PreparedProgram, kept_by_plan, prepare
+from phoneproof.recipes.table import Mode, Precision, Recipe, RecipeOptions, TargetFloor
+from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
+from phoneproof.sources.exported_program import ExportedSource, load_program
+from phoneproof.sources.request import ExportedProgramRequest
+from phoneproof.toolchains.coreml_check import LEAST_SQNR_DB, Run, check_build, run_of
+from phoneproof.toolchains.coreml_convert import Converted, convert, mark_origins
+from phoneproof.toolchains.coreml_int8 import quantize_program
+from phoneproof.toolchains.coreml_operators import left_in_float, sources_of
+from phoneproof.toolchains.coreml_package import MODEL_FILE, write_package
+from phoneproof.toolchains.coreml_weights import plan_weights, quantize_weights, with_decoded_weights
+from phoneproof.toolchains.mlpackage_file import (
+    MlFeature,
+    operator_counts,
+    read_mlpackage,
+    wide_tensors,
+)
+from phoneproof.toolchains.request import BuildRequest, ranges_of, read_request
+from phoneproof.toolchains.result import Made, finish, widest
+
+TOOLCHAIN: Final = TOOLCHAINS["coreml"]
+
+TARGETS: Final = ("iOS15", "iOS16", "iOS17", "iOS18")
+"""Deployment targets, the oldest first; macOS 12 to 15 take the same."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One build under way. kept: names of the prepared graph's nodes that the plan keeps in float."""
+
+    source: ExportedSource
+    prepared: PreparedProgram
+    kept: frozenset[str]
+    wanted: BuildRequest
+    recipe: Recipe
+    target: str
+    path: Path
+
+    def write(self, model: Any, path: Path | None = None) -> None:
+        """Write coremltools' model as the build's package, or as another one."""
+        description = f"{self.recipe.name}, made by phoneproof"
+        write_package(model, path or self.path, description, self.wanted.metadata)
+
+    def convert(self, program: Any) -> Converted:
+        """Convert the source's program or what was made of it."""
+        specs = (self.source.inputs, self.source.outputs)
+        return convert(program, *specs, self.recipe.precision, self.target)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What became of the package: what it must compute, at least how near, and what is in float in it."""
+
+    run: Run
+    least_db: float
+    left: tuple[FloatOperator, ...] = ()
+    kept_in_int8: tuple[str, ...] = ()
+
+
+def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
+    """Make one build. Raises RecipeError, SourceModelError, ProtocolError and ToolchainError."""
+    logging.getLogger("coremltools").setLevel(logging.ERROR)
+    wanted, recipe = read_request(request, TOOLCHAIN)
+    findings = version_findings(TOOLCHAIN, installed_versions(TOOLCHAIN))
+    if not isinstance(wanted.source, ExportedProgramRequest):
+        raise ProtocolError(f"{TOOLCHAIN.name} converts exported programs.", where="$.source.format")
+    target = deployment_target(recipe, wanted.options)
+    progress.say("load")
+    source = load_program(wanted.source)
+    mark_origins(source.program)
+    prepared = prepare(source.program)
+    kept = kept_by_plan(prepared, wanted.options)
+    out = folder / wanted.out
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(out / MODEL_FILE, ignore_errors=True)
+    progress.say("convert")
+    task = _Task(source, prepared, kept, wanted, recipe, target, out / MODEL_FILE)
+    written = _WRITERS[recipe.mode](task)
+    progress.say("check")
+    return finish(_checked(task, written), wanted, recipe, TOOLCHAIN, folder, findings)
+
+
+def deployment_target(recipe: Recipe, options: RecipeOptions) -> str:
+    """What the plan says the device has, else the recipe's floor. RecipeError if it is unknown or too old."""
+    floor = str(recipe.floor.deployment_target)
+    target = options.target.deployment_target or floor
+    if target not in TARGETS:
+        raise RecipeError(
+            f"There is no deployment target {target[:40]!r}.",
+            where="target.deployment_target",
+            next_step=f"Targets: {', '.join(TARGETS)}.",
+        )
+    if TARGETS.index(target) < TARGETS.index(floor):
+        raise RecipeError(
+            f"{recipe.name} needs {floor}, and the plan's target is {target}.",
+            where="target.deployment_target",
+            next_step=f"Raise the target to {floor}, or choose another recipe.",
+        )
+    return target
+
+
+def _write_float(task: _Task) -> _Written:
+    task.write(task.convert(task.source.program).model)
+    return _Written(run_of(task.source.program), LEAST_SQNR_DB[task.recipe.precision])
+
+
+def _write_int8_weights(task: _Task) -> _Written:
+    converted = task.convert(task.source.program)
+    per_channel = task.wanted.options.per_channel
+    plan = plan_weights(converted, sources_of(converted.origins, task.prepared), task.kept, per_channel)
+    if not plan.quantized:
+        raise _nothing_quantized(task)
+    task.write(quantize_weights(converted, plan, per_channel))
+    with TemporaryDirectory() as folder:
+        wide = Path(folder) / MODEL_FILE
+        task.write(converted.model, wide)
+        inputs = tuple(feature.name for feature in read_mlpackage(wide).inputs)
+        run = with_decoded_weights(wide, task.path, plan, inputs)
+    return _Written(run, LEAST_SQNR_DB[Precision.FLOAT16], plan.left)
+
+
+def _write_int8(task: _Task) -> _Written:
+    ranges = ranges_of(task.wanted)
+    per_channel = task.wanted.options.per_channel
+    quantized = quantize_program(task.source, task.prepared, task.kept, ranges, per_channel)
+    converted = task.convert(quantized.program)
+    task.write(converted.model)
+    file = read_mlpackage(task.path)
+    if "int8" not in operator_counts(file):
+        raise _nothing_quantized(task)
+    sources = sources_of(converted.origins, task.prepared)
+    found = left_in_float(file.operators, sources, task.kept, quantized.unsafe, quantized.fed_by_int8)
+    least = LEAST_SQNR_DB[Precision.INT8]
+    return _Written(run_of(quantized.program), least, found.left, found.kept_in_int8)
+
+
+_WRITERS: Final[Mapping[Mode, Callable[[_Task], _Written]]] = {
+    Mode.NONE: _write_float,
+    Mode.WEIGHT_ONLY: _write_int8_weights,
+    Mode.STATIC: _write_int8,
+}
+
+
+def _nothing_quantized(task: _Task) -> ToolchainError:
+    return ToolchainError(
+        f"{task.recipe.name} left every operator in float.",
+        where=str(task.source.path),
+        next_step="Check keep_float_names and keep_float_types; a model without large convolutions or matrix "
+        "products has nothing to quantize.",
+    )
+
+
+def _checked(task: _Task, written: _Written) -> Made:
+    """The facts of the package, once it has given what it must."""
+    file = read_mlpackage(task.path)
+    source = task.source
+    inputs = _specs(file.inputs, source.inputs, task.path)
+    outputs = _specs(file.outputs, source.outputs, task.path)
+    check_build(task.path, written.run, source.inputs, inputs, outputs, written.least_db)
+    pairs = zip((*inputs, *outputs), (*source.inputs, *source.outputs), strict=True)
+    return Made(
+        MODEL_FILE,
+        inputs,
+        outputs,
+        operator_counts(file),
+        written.left,
+        written.kept_in_int8,
+        floor=TargetFloor(deployment_target=file.deployment_target),
+        source_names={made.name: spec.name for made, spec in pairs if made.name != spec.name},
+        wide_tensors=widest(wide_tensors(file, Precision.INT8)) if task.recipe.is_quantized else (),
+    )
+
+
+def _specs(
+    features: Sequence[MlFeature], sources: Sequence[TensorSpec], package: Path
+) -> tuple[TensorSpec, ...]:
+    """Inputs or outputs of the package, which come in the order of the source's and in its shapes."""
+    if len(features) != len(sources):
+        raise ToolchainError(
+            f"The package has {len(features)} inputs or outputs where the source has {len(sources)}.",
+            where=str(package),
+        )
+    return tuple(
+        TensorSpec(feature.name, feature.dtype, source.shape)
+        for feature, source in zip(features, sources, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(build))
