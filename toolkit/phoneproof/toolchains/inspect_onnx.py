@@ -53,6 +53,7 @@ def inspect_onnx(path: Path) -> Inspected:
 def _checked(path: Path) -> Any:
     try:
         model = parse_onnx(path)
+        _refuse_external(model, path)
         onnx.checker.check_model(model)
     except SourceModelError as error:
         raise BuildFileError(error.what, where=error.where, next_step=error.next_step) from error
@@ -62,13 +63,16 @@ def _checked(path: Path) -> Any:
             where=str(path),
             next_step="Convert the model again.",
         ) from error
+    return model
+
+
+def _refuse_external(model: Any, path: Path) -> None:
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors_of(model.graph)):
         raise BuildFileError(
             "The build has its weights in other files.",
             where=str(path),
             next_step="Save it as one file (onnx.save_model with save_as_external_data=False).",
         )
-    return model
 
 
 def _precision(counts: Mapping[str, int]) -> Precision:

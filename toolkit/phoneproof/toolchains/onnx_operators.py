@@ -94,29 +94,33 @@ class FoundOperator:
 def found_operators(model: Any) -> tuple[FoundOperator, ...]:
     """The operators of any model, with the dtype that each computes in, as count_quantized_build counts them.
 
-    Not counted is what quantization added: quantize, dequantize, and behind integer forms casts and
-    multiplications by scales. An operator without a name is called by its first output.
+    Not counted is what quantization added: quantize, dequantize, and behind integer forms the casts, the
+    multiplications by scales and the additions of biases; nor what only constants go into. An operator
+    without a name is called by its first output.
     """
     flow = _Flow.of(model)
-    added: set[str] = set()
     constants = {tensor.name for tensor in model.graph.initializer}
+    scaled: set[str] = set()  # what an integer form gives, up to its bias
     found = []
     for node in model.graph.node:
-        if node.op_type in QUANTIZATION_TYPES or node.op_type == "Constant":
-            added.update(node.output if node.op_type == "DynamicQuantizeLinear" else ())
+        given = {name for name in node.input if name}
+        if given <= constants:
+            constants.update(node.output)
+        elif node.op_type == "DynamicQuantizeLinear" or _is_rescaling(node, scaled, constants):
+            scaled.update(node.output)
+        elif node.op_type == "Add" and scaled & given and given <= scaled | constants:
             continue
-        if node.op_type in ("Cast", "Mul") and _is_rescaling(node, added, constants):
-            added.update(node.output)
-            continue
-        if node.op_type.endswith("Integer"):
-            added.update(node.output)
-        name = node.name or next((output for output in node.output if output), node.op_type)
-        found.append(FoundOperator(name, node.op_type, flow.dtype(node, Representation.QDQ)))
+        elif node.op_type not in QUANTIZATION_TYPES:
+            if node.op_type.endswith("Integer"):
+                scaled.update(node.output)
+            name = node.name or next((output for output in node.output if output), node.op_type)
+            found.append(FoundOperator(name, node.op_type, flow.dtype(node, Representation.QDQ)))
     return tuple(found)
 
 
-def _is_rescaling(node: Any, added: set[str], constants: set[str]) -> bool:
-    return bool(added & set(node.input)) and set(node.input) <= added | constants
+def _is_rescaling(node: Any, scaled: set[str], constants: set[str]) -> bool:
+    given = set(node.input)
+    return node.op_type in ("Cast", "Mul") and bool(scaled & given) and given <= scaled | constants
 
 
 @dataclass(frozen=True)
