@@ -21,7 +21,9 @@ from phoneproof.cli.main import COMMANDS, main
 from phoneproof.findings import FINDING_IDS
 from phoneproof.plan.sections import DeviceSection
 from phoneproof.protocol.attempts import Outcome
-from phoneproof.recipes.rows import RECIPES
+from phoneproof.recipes.rows import FILE_RECIPES, RECIPES
+from phoneproof.recipes.runtime_table import RUNTIMES
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.report.compare import ChangeId
 from phoneproof.report.sentences import MEASURE_SENTENCES, REASON_SENTENCES, WHY_SENTENCES
 from phoneproof.verify.accuracy import MissingInterval
@@ -275,8 +277,10 @@ FUTURE = re.compile(
     re.IGNORECASE,
 )
 ELSEWHERE = re.compile(
-    r"\b(TFLite|LiteRT|Core ML|ExecuTorch|PyTorch|Keras|TensorFlow)\b (?:builds?|recipes?|sources?)\b",
+    r"\b(OpenVINO|TensorRT|NCNN|MNN|QNN|SNPE|TVM|TensorFlow\.js|JAX|Paddle|WebNN)\b "
+    r"(?:builds?|recipes?|sources?|toolchains?)\b",
 )
+"""Formats that plans do not have, spoken of as if they did."""
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -286,9 +290,27 @@ def test_nothing_is_promised(path: Path) -> None:
 
 
 def test_recipes_that_are_named_exist() -> None:
+    formats = "|".join(sorted({name.partition("-")[0] for name in RECIPES}))
+    precisions = "float|fp|int|dynamic|static|qnnpack"
     for path in PAGES:
-        named = set(re.findall(r"\b(?:onnx|tflite|coreml|executorch)-(?:float|int)[\w-]+", text_of(path)))
-        assert named <= set(RECIPES), path.name
+        named = set(re.findall(rf"`((?:{formats})-(?:{precisions})[\w-]*)`", text_of(path)))
+        assert named - set(TOOLCHAINS) <= set(RECIPES), path.name
+        loose = set(re.findall(rf"\b(?:{formats})-(?:float|int)[\w-]+", text_of(path)))
+        assert loose <= set(RECIPES), path.name
+
+
+def test_builds_made_elsewhere_that_are_named_exist() -> None:
+    known = {row.name for row in FILE_RECIPES.values()}
+    for path in PAGES:
+        assert set(re.findall(r"`(\w+-file)`", text_of(path))) <= known, path.name
+    assert set(re.findall(r"`(\w+-file)`", page("recipes.md"))) == known
+
+
+def test_every_word_of_routes_is_in_the_glossary() -> None:
+    words = set(headings(DOCS / "glossary.md"))
+    assert {"Route", "Form", "Export", "Target", "File build", "Fidelity"} <= words
+    for name in (*RUNTIMES, *TOOLCHAINS):
+        assert f"`{name}`" in page("glossary.md"), name
 
 
 def test_the_readme_says_that_no_phone_was_used_as_long_as_plans_take_none() -> None:
