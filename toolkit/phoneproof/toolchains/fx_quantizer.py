@@ -82,6 +82,7 @@ def quantized(
 ) -> Quantized:
     """Calibrate the module with `samples` and quantize it.
 
+    example: input tensors, in the order of forward, as each of the samples.
     RecipeError for unknown names in `options`, DataError for a sample that is not finite, ToolchainError
     where torch cannot trace or convert the module.
     """
