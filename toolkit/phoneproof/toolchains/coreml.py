@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from phoneproof.builds.manifest import FloatOperator
-from phoneproof.errors import ProtocolError, RecipeError, ToolchainError
+from phoneproof.errors import ProtocolError, ToolchainError
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.quantize.torch_graph import PreparedProgram, kept_by_plan, prepare
-from phoneproof.recipes.table import Mode, Precision, Recipe, RecipeOptions, TargetFloor
+from phoneproof.recipes.table import Mode, Precision, Recipe, TargetFloor
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
@@ -28,6 +28,7 @@ from phoneproof.toolchains.coreml_convert import Converted, convert, mark_origin
 from phoneproof.toolchains.coreml_int8 import quantize_program
 from phoneproof.toolchains.coreml_operators import left_in_float, sources_of
 from phoneproof.toolchains.coreml_package import MODEL_FILE, write_package
+from phoneproof.toolchains.coreml_target import deployment_target
 from phoneproof.toolchains.coreml_weights import plan_weights, quantize_weights, with_decoded_weights
 from phoneproof.toolchains.mlpackage_file import (
     MlFeature,
@@ -39,9 +40,6 @@ from phoneproof.toolchains.request import BuildRequest, ranges_of, read_request
 from phoneproof.toolchains.result import Made, finish, widest
 
 TOOLCHAIN: Final = TOOLCHAINS["coreml"]
-
-TARGETS: Final = ("iOS15", "iOS16", "iOS17", "iOS18")
-"""Deployment targets, the oldest first; macOS 12 to 15 take the same."""
 
 
 @dataclass(frozen=True)
@@ -98,25 +96,6 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     written = _WRITERS[recipe.mode](task)
     progress.say("check")
     return finish(_checked(task, written), wanted, recipe, TOOLCHAIN, folder, findings)
-
-
-def deployment_target(recipe: Recipe, options: RecipeOptions) -> str:
-    """What the plan says the device has, else the recipe's floor. RecipeError if it is unknown or too old."""
-    floor = str(recipe.floor.deployment_target)
-    target = options.target.deployment_target or floor
-    if target not in TARGETS:
-        raise RecipeError(
-            f"There is no deployment target {target[:40]!r}.",
-            where="target.deployment_target",
-            next_step=f"Targets: {', '.join(TARGETS)}.",
-        )
-    if TARGETS.index(target) < TARGETS.index(floor):
-        raise RecipeError(
-            f"{recipe.name} needs {floor}, and the plan's target is {target}.",
-            where="target.deployment_target",
-            next_step=f"Raise the target to {floor}, or choose another recipe.",
-        )
-    return target
 
 
 def _write_float(task: _Task) -> _Written:

@@ -2,7 +2,7 @@
 
 What the vendor's converter does without a word, and what is done about it:
 
-- It loads TensorFlow where that is installed, which ends the process: kept out by coreml_vendor.py.
+- It loads TensorFlow where that is installed, which ends the process: kept out by runtimes/coreml_vendor.py.
 - Its pass int_op_canonicalization moves a reshape between a dequantize and a quantize of another scale to the
   integers, which then have the wrong scale (coremltools 9.0: SQNR of -6 dB for pool, flatten, linear). The
   pass only saves two operations around a reshape; it is left out of every conversion.
@@ -20,8 +20,8 @@ import torch
 from phoneproof.errors import RecipeError, ToolchainError, said
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import Precision
+from phoneproof.runtimes.coreml_vendor import coremltools
 from phoneproof.sources.exported_program import input_names, output_nodes
-from phoneproof.toolchains.coreml_vendor import coremltools
 
 MISCOMPILING: Final = "common::int_op_canonicalization"
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from phoneproof.builds.manifest import FloatOperator, FloatReason
 from phoneproof.errors import RecipeError, ToolchainError, said
+from phoneproof.runtimes.coreml_vendor import coremltools
 from phoneproof.runtimes.mil.interpreter import prepare, run
 from phoneproof.runtimes.mil.package import read_package
 from phoneproof.runtimes.mil.types import held
 from phoneproof.toolchains.coreml_check import Array, Run
 from phoneproof.toolchains.coreml_convert import Converted
 from phoneproof.toolchains.coreml_operators import Origin
-from phoneproof.toolchains.coreml_vendor import coremltools
 
 _WEIGHTS: Final[Mapping[str, tuple[str, ...]]] = {
     "conv": ("weight",),
