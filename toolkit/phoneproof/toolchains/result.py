@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from phoneproof.builds.manifest import (
     MANIFEST_FILE,
@@ -17,12 +17,13 @@ from phoneproof.builds.manifest import (
     WideTensor,
 )
 from phoneproof.builds.model_files import folder_sha256, model_files
+from phoneproof.errors import RecipeError
 from phoneproof.findings import Finding
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.protocol.work import write_atomically
 from phoneproof.recipes.table import Recipe, TargetFloor
-from phoneproof.recipes.toolchain_table import Toolchain
+from phoneproof.recipes.toolchain_table import Toolchain, release
 from phoneproof.toolchains.request import BuildRequest
 
 
@@ -57,12 +58,44 @@ def finish(
     """Write build.json into `folder`/out and give the worker's result.
 
     folder: of the request. found: what was found besides (TOOL-UNTESTED-VERSION).
+    RecipeError as `refuse_above_target`.
     """
+    refuse_above_target(made.floor, wanted.options.target, recipe.name)
     out = folder / wanted.out
     manifest = _manifest(made, wanted, recipe, toolchain, out)
     write_atomically(out / MANIFEST_FILE, json.dumps(to_dict(manifest), allow_nan=False, indent=1) + "\n")
     findings = [*found, *_operator_findings(recipe, made)]
     return {"manifest": MANIFEST_FILE, "findings": [to_dict(finding) for finding in findings]}
+
+
+def refuse_above_target(floor: TargetFloor, target: TargetFloor, recipe: str) -> None:
+    """RecipeError where a build needs more than the plan says that the device has.
+
+    floor: what the build needs. Of the two, what is None says nothing.
+    """
+    for key, called in _TARGET_KEYS.items():
+        needs, has = getattr(floor, key), getattr(target, key)
+        if needs is not None and has is not None and _order(has) < _order(needs):
+            raise RecipeError(
+                f"The build needs {called} {needs}, and the plan's target has {has}.",
+                where=f"target: {key}",
+                next_step="Raise the target, choose another recipe, or export the source for the older one.",
+                recipe=recipe,
+                needs=needs,
+                target=has,
+            )
+
+
+_TARGET_KEYS: Final[Mapping[str, str]] = {
+    "deployment_target": "a deployment target of",
+    "onnx_opset": "ONNX opset",
+    "onnx_ir": "ONNX IR version",
+    "runtime_version": "the runtime's version",
+}
+
+
+def _order(value: int | str) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else release(value.removeprefix("iOS"))
 
 
 def widest(tensors: Iterable[WideTensor]) -> tuple[WideTensor, ...]:
