@@ -110,7 +110,7 @@ def _check_known(block: Any, known: Mapping[str, frozenset[str]], where: str) ->
 def _unknown(block: Any, known: Mapping[str, frozenset[str]]) -> Iterator[str]:
     """Each operator that is not known, as "type (name)"; "type.parameter (name)" where only that is not."""
     for operation in block.operations:
-        name = operation.outputs[0].name if operation.outputs else "no output"
+        name = _name(operation)
         if operation.type not in known:
             yield f"{operation.type} ({name})"
             continue
@@ -130,9 +130,6 @@ def _block(proto: Any, weights: WeightFiles) -> Block:
 def _operation(proto: Any, weights: WeightFiles) -> Operation:
     outputs = tuple(_output(o) for o in proto.outputs)
     attributes = {key: value for key, value in proto.attributes.items() if key not in ("name", "val")}
-    name = outputs[0].name if outputs else ""
-    if "name" in proto.attributes:
-        name = str(_value(proto.attributes["name"], weights))
     constant = None
     if proto.type == "const":
         constant = _value(proto.attributes["val"], weights)
@@ -142,13 +139,16 @@ def _operation(proto: Any, weights: WeightFiles) -> Operation:
     }
     for key, argument in proto.inputs.items():
         bound = tuple(_binding(b, weights) for b in argument.arguments)
-        parameters[key] = bound if key in VARIADIC else _only(bound, proto.type, key)
+        parameters[key] = bound if key in VARIADIC or len(bound) != 1 else bound[0]
     blocks = tuple(_block(b, weights) for b in proto.blocks)
-    return Operation(proto.type, name, parameters, outputs, blocks, constant)
+    return Operation(proto.type, _name(proto), parameters, outputs, blocks, constant)
 
 
-def _only(bound: tuple[Binding, ...], operation: str, key: str) -> Binding | tuple[Binding, ...]:
-    return bound[0] if len(bound) == 1 else bound
+def _name(operation: Any) -> str:
+    """The operation's own name; its first output's where it has none."""
+    if "name" in operation.attributes:
+        return str(operation.attributes["name"].immediateValue.tensor.strings.values[0])
+    return str(operation.outputs[0].name) if operation.outputs else "without a name"
 
 
 def _binding(proto: Any, weights: WeightFiles) -> Binding:

@@ -22,13 +22,13 @@ sys.modules.update(dict.fromkeys(_HIDDEN))  # type: ignore[arg-type]
 try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import coremltools as ct
-        from coremltools.converters.mil import Builder
-        from coremltools.converters.mil import mil
+        import coremltools
+        from coremltools.converters.mil import Builder, mil
 finally:
     for _name in _HIDDEN:
         del sys.modules[_name]
 
+ct: Any = coremltools
 assert ct.__version__ == COREMLTOOLS_VERSION
 mb: Any = Builder
 types: Any = mil.types
