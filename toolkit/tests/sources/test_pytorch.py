@@ -20,7 +20,7 @@ from phoneproof.sources.export_onnx import export, onnx_of
 from phoneproof.sources.exported_program import load_program
 from phoneproof.sources.inspect import inspect
 from phoneproof.sources.onnx_model import load_onnx
-from phoneproof.sources.python_module import module_of
+from phoneproof.sources.python_module import code_files, module_of
 from phoneproof.sources.pytorch import export_to
 from phoneproof.sources.request import ExportedProgramRequest, PytorchSourceRequest
 from tests.sources.pt2_archives import Touch
@@ -261,3 +261,16 @@ def test_the_exported_file_is_the_source_that_was_inspected(exported: Path, tmp_
     assert export_to(asked, tmp_path).sha256 == source.sha256
     with pytest.raises(SourceModelError, match="changed since"):
         export_to(request("classifier", IMAGE, IDS, sha256="0" * 64), tmp_path)
+
+
+def test_only_files_that_are_there_are_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.classes names itself `_classes.py`, which looked like a file of a work folder."""
+    (tmp_path / "lies_above.py").write_text("import torch\nnetwork = torch.nn.Identity\n", encoding="utf-8")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    asked = PytorchSourceRequest("pytorch", "lies_above:network", str(tmp_path), (IMAGE,))
+    module_of(asked)
+    assert not Path(torch.classes.__file__).is_absolute()
+    assert code_files(asked) == ((tmp_path / "lies_above.py").resolve(),)
+    del sys.modules["lies_above"]
