@@ -12,6 +12,7 @@ from phoneproof.plan.values import PlainId, Problem, Section, Text, Texts, refus
 from phoneproof.recipes.build_headers import format_of_build
 from phoneproof.recipes.rows import BASELINE_RECIPES, FILE_RECIPES, RECIPES, recipe_named
 from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, SourceFormat, TargetFloor
+from phoneproof.recipes.toolchain_table import release
 
 OPTION_KEYS: Final = tuple(RecipeOptions.__dataclass_fields__)
 
@@ -86,6 +87,10 @@ TARGET_KEYS: Final[Mapping[Format, tuple[str, ...]]] = {
 """Keys of `[builds.target]` that mean something for builds of a format."""
 
 
+def _order(value: int | str) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else release(value.removeprefix("iOS"))
+
+
 class BuildSection(Section):
     """A wished build. An option that means nothing for the recipe is None, the others always have a value."""
 
@@ -117,6 +122,7 @@ class BuildSection(Section):
                 *self._useless_percentile(),
                 *self._useless_dense(),
                 *self._useless_target(),
+                *self._target_below_floor(),
                 *self._named_twice(),
                 *self._useless_selection(),
             ],
@@ -173,6 +179,16 @@ class BuildSection(Section):
             for name in given
             if name not in known
         ]
+
+    def _target_below_floor(self) -> list[Problem]:
+        """A target that no build of this recipe fits; what one build needs above that is seen when made."""
+        row, problems = self.row, list[Problem]()
+        for key in TARGET_KEYS[row.format]:
+            needs, has = getattr(row.floor, key), getattr(self.target, key, None)
+            if needs is not None and has is not None and _order(has) < _order(needs):
+                what = f"{row.name} needs {needs} at least, and the target has {has}."
+                problems.append((("target", key), what, "Raise the target, or take another recipe."))
+        return problems
 
     def _named_twice(self) -> list[Problem]:
         problems: list[Problem] = []

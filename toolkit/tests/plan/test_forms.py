@@ -138,3 +138,17 @@ def test_an_option_that_another_makes_void_is_left_out_of_the_effective_plan(tmp
 def test_choices_of_operators_that_all_count_are_taken(tmp_path: Path, keys: str) -> None:
     (build,) = plan_of(tmp_path, text_of(["onnx"], f'recipe = "onnx-int8"\n{keys}')).planned_builds()
     assert build.options.keep_float is ("keep_float = true" in keys)
+
+
+@pytest.mark.parametrize(("target", "is_enough"), [("iOS15", False), ("iOS16", False), ("iOS17", True)])
+def test_a_target_below_what_every_build_of_the_recipe_needs_is_refused(
+    tmp_path: Path, target: str, is_enough: bool
+) -> None:
+    build = f'recipe = "coreml-int8"\ntarget = {{ deployment_target = "{target}" }}'
+    text = text_of(["exported_program"], build)
+    if is_enough:
+        assert plan_of(tmp_path, text).planned_builds()[0].options.target.deployment_target == target
+    else:
+        error = refusal(tmp_path, text)
+        assert error.what == f"coreml-int8 needs iOS17 at least, and the target has {target}."
+        assert (error.where or "").endswith("builds #1.target.deployment_target")

@@ -186,14 +186,15 @@ maybe = st.none()
 
 lengths = st.integers(1, 10**6)
 shapes = st.lists(lengths, max_size=4).map(lambda shape: [1, *shape])
-VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}", fullmatch=True)
+VERSIONS = st.from_regex(r"[2-9][0-9]{0,2}(\.[0-9]{1,3}){0,3}", fullmatch=True)
+"""Above the floor of every recipe."""
 TARGETS: dict[Format, dict[str, st.SearchStrategy[Any]]] = {
     Format.TFLITE: {"runtime_version": VERSIONS},
-    Format.COREML: {"deployment_target": st.sampled_from(["iOS15", "iOS16", "iOS17", "iOS18"])},
+    Format.COREML: {"deployment_target": st.sampled_from(["iOS17", "iOS18"])},
     Format.EXECUTORCH: {"runtime_version": VERSIONS},
     Format.ONNX: {
-        "onnx_opset": st.integers(1, 1000),
-        "onnx_ir": st.integers(1, 1000),
+        "onnx_opset": st.integers(13, 1000),
+        "onnx_ir": st.integers(7, 1000),
         "runtime_version": VERSIONS,
     },
 }

@@ -217,6 +217,13 @@ IN_A_SECTION = [
         "builds #1.target.runtime_version",
         "'1.17.0'",
     ),
+    (RECIPE, f"{RECIPE}\ntarget = {{ onnx_opset = 12 }}", "builds #1.target.onnx_opset", "Raise the target"),
+    (
+        RECIPE,
+        f'{RECIPE}\ntarget = {{ runtime_version = "1.9" }}',
+        "builds #1.target.runtime_version",
+        "Raise the target",
+    ),
 ]
 NEAR_MISSES += IN_A_SECTION
 
