@@ -2,10 +2,9 @@
 
 `python -m phoneproof.quantize.calibrate_tflite REQUEST.json`; request and result as in quantize/calibration.
 It runs the float graph that TFLiteConverter quantizes and collects statistics of every tensor that has a
-range there. Method minmax needs none of this: the converter collects those ranges itself.
+range there, for every method.
 """
 
-import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -36,8 +35,12 @@ def calibrate(request: Mapping[str, Any], folder: Path, progress: Progress) -> M
     progress.say("prepare")
     source = load_tensorflow(wanted.source)
     samples = stored_samples(wanted)
+    first = next(iter(samples.read(source.inputs)), None)
+    if first is None:
+        raise DataError(
+            "The calibration set has no samples.", where="calibration", next_step="Add samples to the set."
+        )
     with converters(source) as make_converter:
-        first = itertools.islice(samples.read(source.inputs), 1)
         content = calibration_graph(source, first, make_converter)
     histograms = observe(
         content,
@@ -59,15 +62,14 @@ def observe(
 ) -> dict[str, Histogram]:
     """Histograms of all tensors of the calibration graph that have a range, by name, in the graph's order.
 
-    content: of the flatbuffer. The result does not depend on the order of the samples. Raises DataError (no
-    sample; a value that is not finite, naming tensor and sample) and ToolchainError.
+    content: of the flatbuffer. The result does not depend on the order of the samples, of which there is one
+    at least. Raises DataError (a value that is not finite, naming tensor and sample) and ToolchainError.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     names = calibrated_tensors(content)
     statistics = {name: TensorStatistics(name) for name in names}
     scratch = Scratch()
-    count = 0
     try:
         interpreter = Interpreter(
             model_content=content,
@@ -87,10 +89,6 @@ def observe(
         raise ToolchainError(
             f"The calibration pass failed in LiteRT: {said(error)}.", where=str(source.path)
         ) from error
-    if not count:
-        raise DataError(
-            "The calibration set has no samples.", where="calibration", next_step="Add samples to the set."
-        )
     return {name: statistics[name].histogram() for name in names}
 
 

@@ -1,9 +1,8 @@
 """The toolchain for Keras models and SavedModels: `python -m phoneproof.toolchains.tflite REQUEST.json`.
 
-Request (BuildRequest): recipe, options, source model, and for static recipes the samples, with ranges for
-methods other than minmax. It writes `model.tflite` and `build.json` into the request's `out`; result:
-`{"manifest": "build.json", "findings": [...]}`. The same request with the same tool versions gives the same
-bytes.
+Request (BuildRequest): recipe, options, source model, and for static recipes samples and ranges. It writes
+`model.tflite` and `build.json` into the request's `out`; result: `{"manifest": "build.json", "findings":
+[...]}`. The same request with the same tool versions gives the same bytes.
 """
 
 import sys
@@ -74,8 +73,8 @@ def _conversion(wanted: BuildRequest, recipe: Recipe, source: TensorflowSource, 
         source,
         recipe,
         wanted.options,
-        ranges_of(wanted) if wanted.ranges is not None else None,
-        None if samples is None else lambda: samples.read(source.inputs),
+        ranges_of(wanted) if recipe.needs_calibration else None,
+        None if samples is None else next(iter(samples.read(source.inputs)), None),
         folder,
     )
 

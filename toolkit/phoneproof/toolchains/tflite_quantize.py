@@ -1,22 +1,20 @@
 """Each TFLite recipe as a conversion of a frozen TensorFlow source, by TensorFlow's own converter.
 
-Every method of full integer quantization goes through the same vendor's quantizer, which reads the ranges out
-of the calibration graph: for minmax those that the vendor's calibrator collected, for the others ours. So two
-methods differ in their ranges and in nothing else. (LiteRT's separate quantizer refuses the lookup of an
-embedding: "Ranks of scales (3) and zps (3) must be the same as the tensor rank (2)", 0.11.0, and leaves
-operators in float that this one has in int8. It serves for int16x8 with our ranges, which TensorFlow's int16
-quantizer does not read.)
+Full integer quantization goes through the vendor's quantizer, which reads ranges out of the calibration
+graph: there we put those of our own calibration, for every method, so that two methods differ in their ranges
+and in nothing else. LiteRT's separate quantizer, 0.11.0, refuses the lookup of an embedding ("Ranks of scales
+(3) and zps (3) must be the same as the tensor rank (2)") and leaves operators in float that this one has in
+int8. It serves for int16x8, where TensorFlow's takes no ranges but its own and no integer inputs.
 """
 
-import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from phoneproof.errors import ToolchainError
+from phoneproof.errors import DataError, ProtocolError
 from phoneproof.quantize.ranges import Ranges
 from phoneproof.quantize.tflite_converter import (
     Sample,
@@ -27,7 +25,7 @@ from phoneproof.quantize.tflite_converter import (
     without_ranges,
 )
 from phoneproof.recipes.table import Mode, Precision, Recipe, RecipeOptions
-from phoneproof.sources.tensorflow_graph import TensorflowSource, input_name
+from phoneproof.sources.tensorflow_graph import TensorflowSource
 from phoneproof.sources.tensorflow_vendor import tensorflow
 from phoneproof.toolchains.tflite_file import read_tflite
 from phoneproof.toolchains.tflite_names import NamedOperator, kept_operators, named_operators
@@ -36,16 +34,16 @@ from phoneproof.toolchains.tflite_rewrite import with_float_weights
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a build is made of. samples: the calibration set, None for a recipe without.
+    """What a build is made of. ranges, and one sample of the calibration set: None for a recipe without.
 
-    ranges: None where the vendor's calibrator collects them. work: folder for files in between.
+    work: folder for files in between.
     """
 
     source: TensorflowSource
     recipe: Recipe
     options: RecipeOptions
     ranges: Ranges | None
-    samples: Callable[[], Iterable[Sample]] | None
+    sample: Sample | None
     work: Path
 
 
@@ -60,7 +58,8 @@ class Quantized:
 def convert(wanted: Conversion) -> Quantized:
     """The file of the recipe, its inputs and outputs named by input_name and output_name.
 
-    Raises RecipeError (an unknown name to keep in float), DataError (no samples) and ToolchainError.
+    Raises RecipeError (an unknown name to keep in float), DataError (no samples), ProtocolError (no ranges)
+    and ToolchainError.
     """
     with converters(wanted.source) as make:
         if wanted.recipe.mode is Mode.NONE:
@@ -115,30 +114,12 @@ def _int8(wanted: Conversion, make: Callable[[], Any]) -> Quantized:
 
 
 def _int16(wanted: Conversion, make: Callable[[], Any]) -> bytes:
-    if wanted.ranges is not None:
-        return _int16_by_our_ranges(wanted, make, wanted.ranges)
-    tf = tensorflow()
-    samples, source = _samples(wanted), wanted.source
-    converter = make()
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    converter.representative_dataset = lambda: (
-        {input_name(index): sample[spec.name] for index, spec in enumerate(source.inputs)}
-        for sample in samples()
-    )
-    converter.target_spec.supported_ops = [
-        tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
-    ]
-    return converted(converter.convert, source)
-
-
-def _int16_by_our_ranges(wanted: Conversion, make: Callable[[], Any], ranges: Ranges) -> bytes:
     from litert_quantizer import quantizer, recipe
 
     graph = without_ranges(_calibrated(wanted, make))
-    # The quantizer's own calibration is a moving average, which follows the order of the samples.
     calibration = {
         name: {"min": np.array([low], np.float32), "max": np.array([high], np.float32)}
-        for name, (low, high) in ranges.tensors.items()
+        for name, (low, high) in _ranges(wanted).tensors.items()
     }
 
     def quantize() -> Any:
@@ -152,17 +133,19 @@ def _int16_by_our_ranges(wanted: Conversion, make: Callable[[], Any], ranges: Ra
 
 def _calibrated(wanted: Conversion, make: Callable[[], Any]) -> bytes:
     """The calibration graph with the ranges that the build is to have."""
-    samples = _samples(wanted)()
+    ranges = _ranges(wanted)
+    if wanted.sample is None:
+        raise DataError(
+            "The calibration set has no samples.", where="calibration", next_step="Add samples to the set."
+        )
+    graph = calibration_graph(wanted.source, wanted.sample, make)
+    return with_ranges(graph, ranges.tensors, wanted.source.path)
+
+
+def _ranges(wanted: Conversion) -> Ranges:
     if wanted.ranges is None:
-        return calibration_graph(wanted.source, samples, make)
-    graph = calibration_graph(wanted.source, itertools.islice(samples, 1), make)
-    return with_ranges(graph, wanted.ranges.tensors, wanted.source.path)
-
-
-def _samples(wanted: Conversion) -> Callable[[], Iterable[Sample]]:
-    if wanted.samples is None:
-        raise ToolchainError(f"{wanted.recipe.name} needs samples.", where=str(wanted.source.path))
-    return wanted.samples
+        raise ProtocolError(f"{wanted.recipe.name} needs ranges.", where="$.ranges")
+    return wanted.ranges
 
 
 def _kept(graph: bytes, wanted: Conversion) -> tuple[NamedOperator, ...]:
