@@ -1,12 +1,16 @@
 """A TensorFlow source model as one frozen function: axes fixed, variables made constants, names kept."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from phoneproof.errors import SourceModelError, said
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
+from phoneproof.sources.agreement import Arrays, Network
 from phoneproof.sources.axes import PLAN_KEY, fixed_length, refuse_rank, refuse_unknown_inputs
 from phoneproof.sources.tensorflow_vendor import tensorflow
 
@@ -77,6 +81,8 @@ class TensorflowSource:
         return {one.name: one.type for one in operations if one.type not in _NO_OPERATORS}
 
 
+_CALLS: Final = re.compile(r"^(?:(?:Func|input|(?:Stateful)?PartitionedCall(?:_\d+)?)/)+")
+
 _NO_OPERATORS: Final = frozenset({"Const", "Placeholder", "Identity", "IdentityN", "NoOp", "ReadVariableOp"})
 
 
@@ -141,6 +147,25 @@ def trace(model: OpenModel, inputs: Sequence[TensorSpec]) -> tuple[Any, tuple[La
         ) from error
     _refuse_state(function, model.path)
     return function, layers
+
+
+def source_network(source: TensorflowSource) -> Network:
+    """The source as a function of arrays in the order of its inputs."""
+    tf = tensorflow()
+
+    def run(arrays: Arrays) -> Arrays:
+        try:
+            values = source.function(*(tf.constant(array) for array in arrays))
+        except tf.errors.OpError as error:
+            raise ValueError(str(error)[:200]) from error
+        return [np.asarray(value) for value in values]
+
+    return run
+
+
+def without_calls(name: str) -> str:
+    """Name of an operator without the function calls that it was inlined from."""
+    return _CALLS.sub("", name)
 
 
 def input_name(index: int) -> str:

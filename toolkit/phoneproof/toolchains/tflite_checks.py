@@ -14,8 +14,7 @@ from phoneproof.recipes.toolchain_table import release
 from phoneproof.runtimes.litert import load
 from phoneproof.runtimes.runtime import LoadRequest
 from phoneproof.sources.agreement import Arrays, Network, disagreement, trial_inputs
-from phoneproof.sources.tensorflow_graph import TensorflowSource
-from phoneproof.sources.tensorflow_vendor import tensorflow
+from phoneproof.sources.tensorflow_graph import TensorflowSource, source_network
 from phoneproof.toolchains.tflite_file import TfliteFile
 
 _STATEFUL: Final = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE"})
@@ -91,20 +90,6 @@ def refuse_wrong(
             where=place,
             next_step="This is a fault of the converter: try another version of it, or change the layer.",
         )
-
-
-def source_network(source: TensorflowSource) -> Network:
-    """The source as a function of arrays in the order of its inputs."""
-    tf = tensorflow()
-
-    def run(arrays: Arrays) -> Arrays:
-        try:
-            values = source.function(*(tf.constant(array) for array in arrays))
-        except tf.errors.OpError as error:
-            raise ValueError(str(error)[:200]) from error
-        return [np.asarray(value) for value in values]
-
-    return run
 
 
 def _float_disagreement(

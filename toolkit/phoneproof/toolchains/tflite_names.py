@@ -5,7 +5,6 @@ operators that were fused into it, each with its name scope; but a result that i
 lost them, and is found by walking the source's graph back from that output.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ from typing import Any, Final
 from phoneproof.errors import RecipeError
 from phoneproof.recipes.selection import refuse_unknown, wish
 from phoneproof.recipes.table import RecipeOptions
-from phoneproof.sources.tensorflow_graph import TensorflowSource, output_name
+from phoneproof.sources.tensorflow_graph import TensorflowSource, output_name, without_calls
 from phoneproof.toolchains.tflite_file import (
     REPRESENTATION_TYPES,
     TfliteFile,
@@ -23,7 +22,6 @@ from phoneproof.toolchains.tflite_file import (
     counted_operators,
 )
 
-_CALLS: Final = re.compile(r"^(?:(?:Func|input|(?:Stateful)?PartitionedCall(?:_\d+)?)/)+")
 _SILENT: Final = frozenset({"Const", "Placeholder", "Identity"})
 
 
@@ -123,10 +121,13 @@ class _Origins:
         inner = sorted(dict.fromkeys(inner), key=lambda layer: self._order[layer.name])
         names = [layer.name for layer in (*inner, *outer)]
         together = ["+".join(dict.fromkeys(layer.name for layer in inner))] if inner else []
-        return [*together, *names], [layer.kind for layer in (*inner, *outer)]
+        # keras.ops outside of layers have no scope of their own.
+        alone = [part for part in parts if not any(_is_in(part, layer.scope) for layer in self._layers)]
+        more, types = self._node_names(alone)
+        return [*together, *names, *more], [*(layer.kind for layer in (*inner, *outer)), *types]
 
     def _node_names(self, parts: list[str]) -> tuple[list[str], list[str]]:
-        names = [_CALLS.sub("", part) for part in parts]
+        names = [without_calls(part) for part in parts]
         scopes = [scope for name in names for scope in _scopes(name)]
         types = [self._nodes[node] for part in parts for node in self._owners(part) if node in self._nodes]
         return [*names, *scopes], types

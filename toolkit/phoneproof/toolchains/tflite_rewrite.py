@@ -15,6 +15,10 @@ def finished(content: bytes, source: TensorflowSource, metadata: Mapping[str, st
     inputs = {input_name(index): spec.name for index, spec in enumerate(source.inputs)}
     outputs = {output_name(index): spec.name for index, spec in enumerate(source.outputs)}
     graph = model.subgraphs[0]
+    for index, tensor in enumerate(graph.tensors):
+        # A number for a name counts what the process did before.
+        if _text(tensor.name).isdecimal():
+            tensor.name = f"constant_{index}".encode()
     taken = {_text(tensor.name) for tensor in graph.tensors}
     for signature in model.signatureDefs:
         for entries, names in ((signature.inputs, inputs), (signature.outputs, outputs)):
