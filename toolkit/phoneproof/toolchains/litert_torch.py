@@ -74,8 +74,7 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     if recipe.precision is not Precision.FLOAT32:
         ranges = _ranges(plain, source, wanted, progress) if recipe.needs_calibration else None
         progress.say("quantize")
-        names = [operator.name for operator in plain.kept]
-        content = quantized(content, recipe, wanted.options, ranges, names, str(source.path))
+        content = quantized(content, recipe, wanted.options, ranges, plain.kept, str(source.path))
         # The quantizer leaves the float file's word there, which is not true of the operators it puts in.
         without = frozenset({LEAST_RUNTIME})
     progress.say("check")

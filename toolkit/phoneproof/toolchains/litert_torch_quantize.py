@@ -13,6 +13,7 @@ import numpy as np
 
 from phoneproof.errors import ToolchainError, said
 from phoneproof.recipes.table import Mode, Precision, Recipe, RecipeOptions
+from phoneproof.toolchains.tflite_file import TfliteOperator
 
 RangesByTensor = Mapping[str, tuple[float, float]]
 
@@ -27,23 +28,28 @@ def quantized(
     recipe: Recipe,
     options: RecipeOptions,
     ranges: RangesByTensor | None,
-    kept: Iterable[str],
+    kept: Iterable[TfliteOperator],
     place: str,
 ) -> bytes:
     """The file in the recipe's form.
 
-    ranges: by tensor name, for static recipes. kept: names of the tensors that the operators to leave in
-    float give first. ToolchainError for whatever the quantizer raises.
+    ranges: by tensor name, for static recipes. kept: the operators to leave in float. ToolchainError for
+    whatever the quantizer raises.
     """
     from ai_edge_quantizer import quantizer
 
     try:
         made = quantizer.Quantizer(bytearray(content), _recipe(recipe, options))
-        for name in kept:
-            # An expression is searched for in the operator's output names, each with a semicolon behind.
-            made.update_quantization_recipe(
-                f"^{re.escape(name)};", "*", algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE
-            )
+        for operator in kept:
+            # An expression is searched for in the operator's output names, each with a semicolon behind. The
+            # model's OUTPUT has the same name as the operator that gives it: the type tells them apart.
+            kind = _vendor_type(operator.type)
+            if kind is not None:
+                made.update_quantization_recipe(
+                    f"^{re.escape(operator.name)};",
+                    kind,
+                    algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE,
+                )
         calibration = None if ranges is None else _calibration(ranges)
         result = made.quantize(calibration, enable_progress_report=False)
         return bytes(result.quantized_model)
@@ -84,6 +90,14 @@ def _recipe(recipe: Recipe, options: RecipeOptions) -> Any:
             dense = qtyping.TFLOperationName.FULLY_CONNECTED
             manager.add_static_config(".*", dense, 8, 8, weight_granularity=whole)
     return manager.get_quantization_recipe()
+
+
+def _vendor_type(kind: str) -> Any:
+    """The quantizer's name of a builtin operator; None for one that it leaves in float anyway."""
+    from ai_edge_litert import schema_py_generated as schema
+    from ai_edge_quantizer.utils import tfl_flatbuffer_utils
+
+    return tfl_flatbuffer_utils.TFL_OP_CODE_TO_NAME.get(getattr(schema.BuiltinOperator, kind, None))
 
 
 def _calibration(ranges: RangesByTensor) -> dict[str, dict[str, Any]]:
