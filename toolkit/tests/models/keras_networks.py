@@ -1,5 +1,6 @@
 """Small Keras networks and SavedModels, made the same every time. Imported where TensorFlow may start."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def _no_integer_form(to: Path) -> None:
     vendor = keras()
     given = vendor.Input((32,), name="given")
     x = vendor.layers.Dense(64, name="before")(given)
-    x = vendor.layers.Activation(vendor.ops.sin, name="wave")(x)
+    x = vendor.ops.sin(x)
     vendor.Model(given, vendor.layers.Dense(4, name="after")(x)).save(to / "no_integer_form.keras")
 
 
@@ -166,18 +167,42 @@ def _untracked_variables(to: Path) -> None:
     (to / "untracked.tflite").write_bytes(content)
 
 
-def _flex(to: Path) -> None:
-    """A .tflite with an operator of TensorFlow's own."""
+def _no_builtin(to: Path) -> None:
+    """An operator that TFLite does not have."""
     tf = tensorflow()
-    function = tf.function(lambda x: tf.raw_ops.Erfinv(x=x), autograph=False)
+    function = tf.function(lambda x: {"y": tf.raw_ops.Erfinv(x=x)}, autograph=False)
     concrete = function.get_concrete_function(tf.TensorSpec((1, 4), name="x"))
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete])
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.SELECT_TF_OPS]
-    (to / "flex.tflite").write_bytes(converter.convert())
-    module = tf.Module()
-    named = tf.function(lambda x: {"y": tf.raw_ops.Erfinv(x=x)}, autograph=False)
-    spec = named.get_concrete_function(tf.TensorSpec((1, 4), name="x"))
-    tf.saved_model.save(module, str(to / "erfinv"), signatures={"serving_default": spec})
+    tf.saved_model.save(tf.Module(), str(to / "erfinv"), signatures={"serving_default": concrete})
+
+
+def depthwise_range(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
+    """Least and greatest value of two_heads' depthwise layer over the samples: as Keras itself computes it,
+    and as the vendor's calibrator has it."""
+    from phoneproof.quantize.tflite_converter import converters
+    from phoneproof.sources.keras_model import load_keras
+    from phoneproof.sources.request import KerasSourceRequest
+
+    tf, vendor = tensorflow(), keras()
+    given = samples(request["count"])
+    model = vendor.saving.load_model(request["path"])
+    part = vendor.Model(model.inputs, model.get_layer("depthwise").output)
+    true = np.asarray(part([given["image"], given["ids"]]))
+    feeds = [
+        {"input_000": given["image"][i : i + 1], "input_001": given["ids"][i : i + 1]}
+        for i in range(request["count"])
+    ]
+    with converters(load_keras(KerasSourceRequest("keras", request["path"]))) as make:
+        converter = make()
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: iter(feeds)
+        converter._experimental_calibrate_only = True
+        content = converter.convert()
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    graph = flatbuffer_utils.convert_bytearray_to_object(bytearray(content)).subgraphs[0]
+    (tensor,) = (t for t in graph.tensors if b"depthwise_1/depthwise1" in t.name)
+    vendors = [float(tensor.quantization.min[0]), float(tensor.quantization.max[0])]
+    return {"true": [float(true.min()), float(true.max())], "vendors": vendors, "name": tensor.name.decode()}
 
 
 def answers(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
@@ -192,5 +217,12 @@ def answers(request: Mapping[str, Any], folder: Path, progress: Progress) -> Map
         feed = {name: given[name][index : index + 1] for name in request["inputs"]}
         found.append(session.prepare(feed)())
     stacked = {f"output_{k}": np.concatenate(values) for k, values in enumerate(zip(*found, strict=True))}
-    np.savez(folder / "answers.npz", **stacked)
+    np.savez(folder / "answers.npz", **stacked)  # type: ignore[arg-type]
     return {"operators": dict(session.operators or {}), "actual": session.accelerator_actual}
+
+
+def _damaged(to: Path) -> None:
+    """The SavedModel of two_heads with its variables cut short."""
+    shutil.copytree(to / "two_heads", to / "damaged")
+    (data,) = (to / "damaged" / "variables").glob("variables.data*")
+    data.write_bytes(data.read_bytes()[:1000])

@@ -145,9 +145,11 @@ def building(
     metadata: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Order:
-    """A build of the model at `path`; a static recipe takes the samples."""
+    """A build of the model at `path`; a static recipe takes the samples and ranges."""
     row = recipe_named(recipe)
     used = samples if row.needs_calibration else None
+    if used is not None and ranges is None:
+        ranges = Path(used["minmax"])
     request: dict[str, Any] = {
         "recipe": recipe,
         "source": source(path),
@@ -183,12 +185,20 @@ def answers(done: Done) -> list[NDArray[np.float32]]:
 
 
 def calibration_set(root: Path, inputs: Iterable[TensorSpec] = (IMAGE, IDS)) -> dict[str, str]:
-    """A stored set. The judging samples calibrate too, so that what is measured is rounding, not a range too
-    narrow."""
+    """A stored set, and where the order `ranges` in `root` is to write its ranges by minmax.
+
+    The judging samples calibrate too, so that what is measured is rounding, not a range too narrow.
+    """
     names = {spec.name for spec in inputs}
     judging = samples(JUDGED, JUDGING_SEED)
     both = {name: np.concatenate([value, judging[name]]) for name, value in samples(12).items()}
-    return stored_set(root / "set", inputs, {name: both[name] for name in names})
+    stored = stored_set(root / "set", inputs, {name: both[name] for name in names})
+    return {**stored, "minmax": str(ranges_of(root))}
+
+
+def ranges_of(root: Path, method: str = "minmax") -> Path:
+    """The file that the order `ranges` in `root` writes for a method."""
+    return root / "ranges" / f"ranges-{method}.json"
 
 
 def carried_out(orders: Iterable[Order], root: Path) -> dict[str, Done]:
