@@ -121,8 +121,7 @@ def _reference(context: RunContext, plan: Plan, model: AuditedModel, hosts: Host
             inputs = JobInputs(plan, context.folder.work(step))
             samples = inputs.set_for(model.evaluation.open(), model.facts.inputs)
             files = _source_files(context, step, model, inputs)
-            signature = model.request.get("signature")
-            options = {} if signature is None else {"signature": str(signature)}
+            options = _source_options(model)
             build = RunnableBuild(f"{key}/source", SOURCE_RUNTIME, files, samples, None, options)
             planned = plan_job([build], [Placement("cpu", False, 1)], None, limits_of(plan), {})
             results = _run(context, reference_job_step(key), host.device, planned, inputs.files)
@@ -142,6 +141,16 @@ def _reference(context: RunContext, plan: Plan, model: AuditedModel, hosts: Host
 
     context.step(step, store_key, make)
     return context.stored("references", store_key, make) / OUTPUTS_FILE
+
+
+def _source_options(model: AuditedModel) -> dict[str, str]:
+    """What the reference must know of a source besides its files."""
+    options = {}
+    if model.request.get("signature") is not None:
+        options["signature"] = str(model.request["signature"])
+    if model.request.get("trust_pickle"):
+        options["trust_pickle"] = "1"
+    return options
 
 
 def run_device(
