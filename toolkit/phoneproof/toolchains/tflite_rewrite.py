@@ -115,9 +115,10 @@ def _dequantize_code() -> int:
 
 
 def _read(content: bytes) -> Any:
+    """The model, its weights inside: TensorFlow 2.21 puts those of 16x8 builds behind the flatbuffer."""
     from tensorflow.lite.tools import flatbuffer_utils
 
-    return flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
+    return flatbuffer_utils.read_model_from_bytearray(bytearray(content))
 
 
 def _written(model: Any) -> bytes:
