@@ -41,9 +41,8 @@ def open_savedmodel(path: Path, signature: str | None = None) -> OpenModel:
             where=str(path),
             next_step="Name the folder that model.export or tf.saved_model.save wrote.",
         )
-    tf = tensorflow()
     try:
-        loaded = tf.saved_model.load(str(path))
+        loaded = _loaded(path)
     except Exception as error:  # TensorFlow's loader raises whatever the file makes it meet
         raise SourceModelError(
             f"TensorFlow cannot load the SavedModel: {said(error, 400)}.",
@@ -73,6 +72,24 @@ def open_savedmodel(path: Path, signature: str | None = None) -> OpenModel:
         recorded=lambda run: (run(), ()),
         owner=loaded,
     )
+
+
+def _loaded(path: Path) -> Any:
+    """The SavedModel by its objects, or where these are of classes that are gone, by its graph.
+
+    A model that Keras 2 saved after training holds its optimizer, an object whose slot variables TensorFlow
+    restores by a class that Keras 3 does not register: AttributeError, "no attribute 'add_slot'" (TensorFlow
+    2.21 with basic-pitch 0.4.0). The graph and its variables are whole, and need none of these objects.
+    """
+    tf = tensorflow()
+    try:
+        return tf.saved_model.load(str(path))
+    except AttributeError as error:
+        if "add_slot" not in str(error):
+            raise
+    from tensorflow.python.saved_model import load_v1_in_v2
+
+    return load_v1_in_v2.load(str(path), [tf.saved_model.SERVING])
 
 
 def _signature(loaded: Any, wanted: str | None, path: Path) -> Any:
