@@ -28,6 +28,7 @@ from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.runtime_table import READER_OF
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from phoneproof.runs.handed_over import HandedOver
 from phoneproof.runs.planned import inspect_step, samples_step
 from phoneproof.runs.scoring import ScoredOutput, check_labels, class_findings, scored_output
 from phoneproof.runs.steps import RunContext
@@ -35,6 +36,7 @@ from phoneproof.workers.environments import environment_of
 
 SIZE_CAP_KEY: Final = "data.max_gb"
 FACTS_FILE: Final = "facts.json"
+_INSPECTION: Final = "phoneproof.sources.inspect"
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,12 @@ class AuditedModel:
             if self.section.format is not SourceFormat.EXPORTED_PROGRAM:
                 raise ValueError(f"{self.section.key} is no exported program")
             return self.source_request
-        outputs = [tensor.name for tensor in self.facts.outputs]
-        return {"format": SourceFormat.EXPORTED_PROGRAM.value, "path": str(self.path), "outputs": outputs}
+        return {
+            "format": SourceFormat.EXPORTED_PROGRAM.value,
+            "path": str(self.path),
+            "outputs": [tensor.name for tensor in self.facts.outputs],
+            "shapes": {tensor.name: list(tensor.shape) for tensor in self.facts.inputs},
+        }
 
 
 @dataclass(frozen=True)
@@ -205,7 +211,7 @@ def _inspected(
 
     def inspect() -> tuple[dict[str, Any], str]:
         memory = TOOLCHAINS[READER_OF[section.format]].memory_bytes
-        found = context.call_in(where, step, "phoneproof.sources.inspect", request, memory)
+        found = context.call_in(where, step, _INSPECTION, request, memory)
         _keep_exported(context, step, from_dict(SourceFacts, dict(found)), where.versions)
         _remember_facts(context.store, inspection, found)
         return found, "made"
@@ -228,7 +234,8 @@ def _keep_exported(context: RunContext, step: str, facts: SourceFacts, versions:
     """Put the program that an inspection exported into the store: what workers read must not change."""
     if facts.exported is None:
         return
-    made = context.folder.work(step) / EXPORTED_FILE
+    answer = HandedOver(_INSPECTION, context.folder.work(step), {})
+    made = answer.file(EXPORTED_FILE, facts.exported.sha256)
 
     def fill(staging: Path) -> None:
         shutil.move(made, staging / EXPORTED_FILE)

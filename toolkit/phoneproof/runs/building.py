@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from phoneproof.builds.manifest import MANIFEST_FILE, BuildManifest
+from phoneproof.builds.manifest import BuildManifest
 from phoneproof.builds.model_files import model_sha256
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.builds.store import cache_key, link_folder
@@ -24,6 +24,7 @@ from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.calibrating import CalibratedRanges
 from phoneproof.runs.exporting import Exports
+from phoneproof.runs.handed_over import HandedOver, check_build, read_manifest
 from phoneproof.runs.planned import build_step, folder_name
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.wanted import WantedBuild, wanted_builds
@@ -99,7 +100,8 @@ def build_key(
     return cache_key(
         {
             "source": facts.sha256,
-            "shapes": {name: list(shape) for name, shape in section.shapes.items()},
+            "inputs": to_dict(facts.inputs),
+            "outputs": to_dict(facts.outputs),
             "signature": section.signature,
             "recipe": build.recipe.name,
             "options": to_dict(build.options),
@@ -116,6 +118,8 @@ def file_key(facts: SourceFacts, build: WantedBuild, file_sha256: str, versions:
     return cache_key(
         {
             "source": facts.sha256,
+            "inputs": to_dict(facts.inputs),
+            "outputs": to_dict(facts.outputs),
             "file": file_sha256,
             "format": build.recipe.format.value,
             "names": dict(build.names),
@@ -243,14 +247,18 @@ def _run_toolchain(
     environment: WorkerEnvironment,
     folder: Path,
 ) -> None:
-    """Run the worker and move what it made into `folder`, with its findings and its log."""
+    """Run the worker and move what it made into `folder`, with its findings and its log.
+
+    ToolchainError where the worker ends well and the build is not whole: it must not get into the store.
+    """
     work = context.folder.work(step)
     shutil.rmtree(work / "out", ignore_errors=True)  # a toolchain that was killed left half of it
     memory = TOOLCHAINS[build.toolchain].memory_bytes
     result = context.call_in(environment, step, module, request, memory)
+    findings = check_build(HandedOver(module, work, result), build.recipe, request)
     for path in (work / "out").iterdir():
         shutil.move(path, folder)  # the store may lie on another disk
-    (folder / FINDINGS_FILE).write_text(json.dumps(result["findings"]), encoding="utf-8")
+    (folder / FINDINGS_FILE).write_text(json.dumps(to_dict(findings)), encoding="utf-8")
     shutil.copyfile(work / LOG_FILE, folder / "toolchain.log")
 
 
@@ -258,11 +266,6 @@ def _findings(folder: Path) -> tuple[Finding, ...]:
     """What the toolchain found while it made the build in this folder."""
     written = json.loads((folder / FINDINGS_FILE).read_text(encoding="utf-8"))
     return tuple(from_dict(Finding, item) for item in written)
-
-
-def read_manifest(folder: Path) -> BuildManifest:
-    """build.json of a build's folder."""
-    return from_dict(BuildManifest, json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8")))
 
 
 def _is_sound(folder: Path) -> bool:

@@ -11,11 +11,13 @@ from phoneproof.builds.store import cache_key
 from phoneproof.data.values import layout_of
 from phoneproof.errors import BusyError, Interrupted, PhoneproofError, StorageError
 from phoneproof.plan.model import Plan
-from phoneproof.recipes.table import Method, RecipeOptions, Route
+from phoneproof.protocol.codec import to_dict
+from phoneproof.recipes.table import Method, RecipeOptions
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import Audit, AuditedModel
 from phoneproof.runs.exporting import Exports
-from phoneproof.runs.planned import ranges_step, takes_ranges
+from phoneproof.runs.handed_over import HandedOver, check_ranges
+from phoneproof.runs.planned import calibrated_by, calibration_of, ranges_step, takes_ranges
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.wanted import WantedBuild
 from phoneproof.workers.environments import environment_of
@@ -50,7 +52,7 @@ class CalibratedRanges:
         """The ranges file of a build; None where its toolchain needs none. Raises what calibration did."""
         if not takes_ranges(build) or build.route is None:
             return None
-        found = self._folder(build, build.route)
+        found = self._folder(build)
         method, percentile = _method(build.options)
         for entry in json.loads((found / RESULT_FILE).read_text(encoding="utf-8"))["ranges"]:
             if entry["method"] == method and (entry["percentile"] or 0.0) == percentile:
@@ -68,14 +70,14 @@ class CalibratedRanges:
         layout = layout_of(tensor, preprocess).value
         return {"path": str(model.calibration.path), "preprocess": preprocess.to_dict(), "layout": layout}
 
-    def _folder(self, build: WantedBuild, route: Route) -> Path:
-        key = self._shared_key(build)
+    def _folder(self, build: WantedBuild) -> Path:
+        key = calibration_of(build)
         with self._lock:
             lock = self._locks.setdefault(key, Lock())
         with lock:
             if key not in self._folders:
                 try:
-                    self._folders[key] = self._make(self._audit.models[build.model], build.toolchain, route)
+                    self._folders[key] = self._make(calibrated_by(build, self._wanted))
                 except (Interrupted, StorageError, BusyError):
                     raise
                 except PhoneproofError as error:
@@ -85,22 +87,19 @@ class CalibratedRanges:
             raise found
         return found
 
-    @staticmethod
-    def _shared_key(build: WantedBuild) -> tuple[str, str]:
-        """Toolchains with the same calibration worker share their ranges."""
-        return build.model, TOOLCHAINS[build.toolchain].calibration[build.options.method]
-
     def _methods(self, key: tuple[str, str]) -> list[tuple[str, float]]:
         return sorted(
             {
                 _method(build.options)
                 for build in self._wanted
-                if takes_ranges(build) and self._shared_key(build) == key
+                if takes_ranges(build) and calibration_of(build) == key
             }
         )
 
-    def _make(self, model: AuditedModel, toolchain: str, route: Route) -> Path:
-        row = TOOLCHAINS[toolchain]
+    def _make(self, build: WantedBuild) -> Path:
+        model, row, route = self._audit.models[build.model], TOOLCHAINS[build.toolchain], build.route
+        if route is None:
+            raise ValueError(f"{build.build_id} has no route")
         module = next(iter(row.calibration.values()))
         methods = self._methods((model.section.key, module))
         environment = environment_of(row, self._context.store.root)
@@ -116,13 +115,13 @@ class CalibratedRanges:
                 **parts,
                 "module": module,
                 "source": model.facts.sha256,
-                "shapes": model.request.get("shapes"),
+                "inputs": to_dict(model.facts.inputs),
                 "signature": model.request.get("signature"),
                 "versions": environment.versions,
                 "revision": RANGES_REVISION,
             }
         )
-        step = ranges_step(model.section.key, toolchain)
+        step = ranges_step(model.section.key, build.toolchain)
 
         def make() -> tuple[dict[str, Any], str]:
             def fill(staging: Path) -> None:
@@ -134,8 +133,9 @@ class CalibratedRanges:
                     "layout": samples["layout"],
                 }
                 result = self._context.call_in(environment, step, module, request, row.memory_bytes)
-                for entry in result["ranges"]:
-                    shutil.move(self._context.folder.work(step) / str(entry["file"]), staging)
+                answer = HandedOver(module, self._context.folder.work(step), result)
+                for path in check_ranges(answer, [(m, p or None) for m, p in methods], digest):
+                    shutil.move(path, staging)
                 (staging / RESULT_FILE).write_text(json.dumps(result), encoding="utf-8")
 
             _, how = self._context.from_store("ranges", key, fill)

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from phoneproof.builds.store import cache_key
 from phoneproof.errors import PhoneproofError
+from phoneproof.protocol.codec import to_dict
 from phoneproof.recipes.runtime_table import ONNX_EXPORTER
 from phoneproof.recipes.table import Route, SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import AuditedModel
+from phoneproof.runs.handed_over import HandedOver, check_onnx_export
 from phoneproof.runs.planned import export_step
 from phoneproof.runs.steps import RunContext
 from phoneproof.workers.environments import environment_of
@@ -59,14 +61,20 @@ class Exports:
         toolchain = TOOLCHAINS[ONNX_EXPORTER]
         where = environment_of(toolchain, self._context.store.root)
         step = export_step(model.section.key)
-        parts = {"source": model.facts.sha256, "shapes": model.request.get("shapes")}
+        parts = {
+            "source": model.facts.sha256,
+            "inputs": to_dict(model.facts.inputs),
+            "outputs": to_dict(model.facts.outputs),
+            "signature": model.request.get("signature"),
+        }
         key = cache_key({**parts, "versions": where.versions, "revision": toolchain.revision})
 
         def make() -> tuple[dict[str, Any], str]:
             def fill(staging: Path) -> None:
                 request = {"source": model.program_request, "out": _ONNX_FILE}
                 facts = self._context.call_in(where, step, toolchain.module, request, toolchain.memory_bytes)
-                shutil.move(self._context.folder.work(step) / _ONNX_FILE, staging / _ONNX_FILE)
+                answer = HandedOver(toolchain.module, self._context.folder.work(step), facts)
+                shutil.move(check_onnx_export(answer, _ONNX_FILE), staging / _ONNX_FILE)
                 (staging / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
 
             _, how = self._context.from_store("exports", key, fill)

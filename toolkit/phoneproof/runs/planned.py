@@ -1,5 +1,7 @@
 """The names of a run's steps: what its journal lists first, and what each stage calls its own."""
 
+from collections.abc import Sequence
+
 from phoneproof.plan.data_section import Role
 from phoneproof.plan.model import Plan
 from phoneproof.recipes.table import SourceFormat
@@ -26,7 +28,8 @@ def planned_steps(plan: Plan) -> tuple[str, ...]:
         )
     ]
     exports = [export_step(build.model) for build in builds if is_through_onnx(build)]
-    ranges = [ranges_step(build.model, build.toolchain) for build in builds if takes_ranges(build)]
+    calibrating = [calibrated_by(build, builds) for build in builds if takes_ranges(build)]
+    ranges = [ranges_step(build.model, build.toolchain) for build in calibrating]
     own_inputs = [] if plan.data.preprocess is not None else [build_samples_step(b.build_id) for b in builds]
     references = [step for key in models for step in (reference_step(key), reference_job_step(key))]
     runtimes = sorted({build.runtime.name for build in builds})
@@ -40,6 +43,21 @@ def takes_ranges(build: WantedBuild) -> bool:
     """Whether a calibration worker makes the ranges of this build, not its toolchain."""
     methods = TOOLCHAINS[build.toolchain].calibration
     return build.recipe.needs_calibration and build.options.method in methods
+
+
+def calibration_of(build: WantedBuild) -> tuple[str, str]:
+    """(model, module of the calibration worker): builds alike in both share their ranges."""
+    return build.model, TOOLCHAINS[build.toolchain].calibration[build.options.method]
+
+
+def calibrated_by(build: WantedBuild, builds: Sequence[WantedBuild]) -> WantedBuild:
+    """The build in whose toolchain's environment the ranges are made that `build` shares with others.
+
+    The first in the plan's order and not the first that asks: threads ask in any order, and a run that is
+    gone on with must find what it made before.
+    """
+    shared = calibration_of(build)
+    return next(one for one in builds if takes_ranges(one) and calibration_of(one) == shared)
 
 
 def is_through_onnx(build: WantedBuild) -> bool:

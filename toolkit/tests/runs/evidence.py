@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from phoneproof.builds.store import Kind, Store
 from phoneproof.devices.job_folder import sha256_of
-from phoneproof.runs.building import read_manifest
+from phoneproof.runs.handed_over import read_manifest
 from tests.runs.project import journal_of, report_of
 
 OF_THE_CLOCK = frozenset({"HOST-BUSY"})
