@@ -111,7 +111,7 @@ def _fault(spec: TensorSpec, value: Array, wanted: Array, least_db: float | None
     if not np.isfinite(wanted).all():
         return None
     if not np.isfinite(value).all():
-        return "not finite, which the source is"
+        return "not finite, which the source is (float16 holds numbers up to 65504)"
     reached = sqnr_db(wanted, value)
     if least_db is not None and reached < least_db and not _is_noise(wanted, value):
         return f"{reached:.1f} dB against what it was converted from, less than {least_db:g} dB"

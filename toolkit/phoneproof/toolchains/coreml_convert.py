@@ -22,6 +22,7 @@ from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import Precision
 from phoneproof.runtimes.coreml_vendor import coremltools
 from phoneproof.sources.exported_program import input_names, output_nodes
+from phoneproof.toolchains.coreml_precision import float16_where_it_holds
 
 MISCOMPILING: Final = "common::int_op_canonicalization"
 
@@ -105,7 +106,7 @@ def convert(
                 for name, spec in zip(names[len(inputs) :], outputs, strict=True)
             ],
             minimum_deployment_target=getattr(coremltools.target, target),
-            compute_precision=coremltools.precision.FLOAT32 if wide else coremltools.precision.FLOAT16,
+            compute_precision=coremltools.precision.FLOAT32 if wide else float16_where_it_holds(),
             pass_pipeline=pipeline,
             skip_model_load=True,
         )
