@@ -280,7 +280,7 @@ def _model_files(path: Path, inputs: JobInputs) -> ModelFiles:
     inputs.files.update({file.sha256: root / file.name for file in files})
     if path.is_file():
         return ModelFiles(path.name, files)
-    place = folder_sha256(files, path.name)
+    place = f"model-{folder_sha256(files, path.name)}"  # a bare digest is the name of a stored file
     named = tuple(replace(file, name=f"{place}/{file.name}") for file in files)
     return ModelFiles(f"{place}/{path.name}", named)
 
