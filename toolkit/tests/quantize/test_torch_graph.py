@@ -60,6 +60,16 @@ def test_what_cannot_be_folded_is_not_folded() -> None:
     assert (vendors(MAPS) - expected).abs().max() > 0.1
 
 
+def test_a_convolution_called_twice_has_a_bias_for_each_call() -> None:
+    """XNNPACK stores a shared one in the scale of the first call (tests/toolchains/test_executorch.py)."""
+    graph = prepare(exported(trained(SharedConvolution(), [MAPS]), [MAPS])).graph.graph
+    calls = [node for node in graph.nodes if node.name in ("conv2d", "conv2d_1")]
+    weights, biases = zip(*(node.all_input_nodes[1:] for node in calls), strict=True)
+    assert weights[0].target == weights[1].target
+    assert weights[0] is not weights[1]
+    assert biases[0].target != biases[1].target
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [
