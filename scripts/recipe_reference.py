@@ -7,7 +7,7 @@ from pathlib import Path
 
 from phoneproof.plan.build_section import TARGET_KEYS
 from phoneproof.recipes.rows import BASELINE_RECIPES, FILE_RECIPES, RECIPES
-from phoneproof.recipes.runtime_table import ONNX_EXPORTER, READER_OF, RUNTIMES
+from phoneproof.recipes.runtime_table import ONNX_EXPORTERS, READER_OF, RUNTIMES
 from phoneproof.recipes.table import (
     Format,
     Method,
@@ -158,7 +158,7 @@ def _route(form: SourceFormat, route: Route) -> str:
         return "exported by `torch.export` when it is inspected"
     if route.through is SourceFormat.ONNX:
         first = "exported by `torch.export`, then" if form is SourceFormat.PYTORCH else "exported"
-        return f"{first} to ONNX by {ONNX_EXPORTER}, once for all builds"
+        return f"{first} to ONNX by {ONNX_EXPORTERS[form]}, once for all builds"
     return "as it is"
 
 

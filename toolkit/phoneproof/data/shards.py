@@ -83,10 +83,10 @@ class JobInputReader:
             self._layout = Layout(job_input.layout)
             self._shards = ShardReader(paths, job_input.shards, "uint8", job_input.pixels_shape)
         else:
-            self._shards = ShardReader(paths, job_input.shards, job_input.dtype, job_input.shape[1:])
+            self._shards = ShardReader(paths, job_input.shards, job_input.dtype, self._tensor.sample_shape)
 
     def read(self, first: int, count: int = 1) -> Array:
-        """[count, *shape[1:]] of the input's dtype. Raises DataError and StorageError as ShardReader does."""
+        """[count, *sample shape] of the input's dtype. DataError and StorageError as ShardReader."""
         return as_input(self._shards.rows(first, count), self._tensor, self._table, self._layout)
 
 

@@ -164,7 +164,7 @@ class SampleStore:
         preprocess: Preprocess | None,
         layout: Layout | None = None,
     ) -> dict[str, Array]:
-        """Samples as a build's inputs: for each tensor [count, *tensor.shape[1:]] of its dtype.
+        """Samples as a build's inputs: for each tensor [count, *tensor.sample_shape] of its dtype.
 
         preprocess: the pipeline whose value map applies; needed for stored pixels and only there.
         layout: the build's, where it is not the preprocess's.
@@ -204,10 +204,10 @@ class SampleStore:
         where = f"input {tensor.name!r}"
         shards = tuple(replace(s, file=replace(s.file, name=folder + s.file.name)) for s in one_input.shards)
         if one_input.encoding == RAW:
-            if one_input.dtype != tensor.dtype or one_input.shape != tensor.shape[1:]:
+            if one_input.dtype != tensor.dtype or one_input.shape != tensor.sample_shape:
                 raise DataError(
                     f"The stored samples are {one_input.dtype} {list(one_input.shape)}, the build takes "
-                    f"{tensor.dtype} {list(tensor.shape[1:])}, and no device converts.",
+                    f"{tensor.dtype} {list(tensor.sample_shape)}, and no device converts.",
                     where=where,
                     next_step="Materialise the set for this build's input.",
                 )
@@ -216,9 +216,9 @@ class SampleStore:
             raise DataError("Stored pixels need a table and a layout.", where=where)
         height, width, channels = one_input.shape
         laid_out = (channels, height, width) if layout is Layout.NCHW else (height, width, channels)
-        if laid_out != tensor.shape[1:]:
+        if laid_out != tensor.sample_shape:
             raise DataError(
-                f"Samples have the shape {list(laid_out)}, the input takes {list(tensor.shape[1:])}.",
+                f"Samples have the shape {list(laid_out)}, the input takes {list(tensor.sample_shape)}.",
                 where=where,
             )
         if table.size_bytes != channels * 256 * DTYPE_SIZES[tensor.dtype]:

@@ -138,7 +138,7 @@ def apply(pixels: npt.NDArray[np.uint8], table: Array, layout: Layout) -> Array:
 def as_input(
     stored: Array, tensor: TensorSpec, table: Array | None = None, layout: Layout | None = None
 ) -> Array:
-    """Stored samples [n, ...] as the values of a build's input: `tensor.dtype`, [n, *tensor.shape[1:]].
+    """Stored samples [n, ...] as the values of a build's input: `tensor.dtype`, [n, *tensor.sample_shape].
 
     With a table (encoding `u8+table`): stored is uint8 [n, H, W, C] and `layout` is the tensor's. Without
     (encoding `raw`): stored has the tensor's dtype and shape already, or is float32 for a quantized tensor,
@@ -159,9 +159,9 @@ def as_input(
             where=where,
             next_step="Give the input's scale and zero_point, or data in its own dtype.",
         )
-    if values.shape[1:] != tensor.shape[1:]:
+    if values.shape[1:] != tensor.sample_shape:
         raise DataError(
-            f"Samples have the shape {list(values.shape[1:])}, the input takes {list(tensor.shape[1:])}.",
+            f"Samples have the shape {list(values.shape[1:])}, the input takes {list(tensor.sample_shape)}.",
             where=where,
         )
     return values
@@ -171,16 +171,17 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
     """One given array as a sample of `tensor`, without its batch dimension, little-endian, ready to store.
 
     Taken are the tensor's own shape after the batch dimension, or with a leading batch of 1; its own dtype;
-    float64 for float32 (rounded once); and float32 or float64 for a quantized tensor, quantized. Any other
-    dtype or shape raises DataError: integers are never cast to float, since unscaled pixels hide there.
+    float64 for float32 (rounded once); other integers that an integer dtype holds; and float32 or float64 for
+    a quantized tensor, quantized. Any other dtype or shape raises DataError: integers are never cast to
+    float, since unscaled pixels hide there.
     """
     where = f"input {tensor.name!r}"
     value = value.astype(value.dtype.newbyteorder("="), copy=False)
-    if value.ndim == len(tensor.shape) and value.shape[0] == 1:
+    if value.ndim == len(tensor.sample_shape) + 1 and value.shape[0] == 1:
         value = value[0]
-    if value.shape != tensor.shape[1:]:
+    if value.shape != tensor.sample_shape:
         raise DataError(
-            f"A sample has the shape {list(value.shape)}, the input takes {list(tensor.shape[1:])}.",
+            f"A sample has the shape {list(value.shape)}, the input takes {list(tensor.sample_shape)}.",
             where=where,
             next_step="Give each sample in the input's shape without its batch dimension.",
         )
@@ -189,6 +190,8 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
             value = value.astype(np.float32)
     if value.dtype == np.float32 and is_quantized(tensor):
         value = quantize(value, tensor)
+    if value.dtype.kind in "iu" and tensor.dtype in (*INTEGER_DTYPES, "int64") and not is_quantized(tensor):
+        value = _narrowed(value, tensor, where)
     if tensor.dtype not in DTYPE_SIZES or value.dtype != np.dtype(tensor.dtype):
         raise DataError(
             f"A sample is {value.dtype}, the input takes {tensor.dtype}.",
@@ -196,6 +199,19 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
             next_step="Convert the data, or declare a preprocess if it holds pixels.",
         )
     return np.asarray(value, dtype=np.dtype(tensor.dtype).newbyteorder("<"), order="C")
+
+
+def _narrowed(value: Array, tensor: TensorSpec, where: str) -> Array:
+    """Integers in the tensor's own integer dtype: PyTorch counts tokens in int64, phones in int32."""
+    limits = np.iinfo(tensor.dtype)
+    if value.size and not limits.min <= int(value.min()) <= int(value.max()) <= limits.max:
+        raise DataError(
+            f"A sample holds {int(value.min())} to {int(value.max())}, which {tensor.dtype} cannot hold.",
+            where=where,
+            next_step="Check the data, or use a source model that takes smaller integers.",
+        )
+    narrowed: Array = value.astype(tensor.dtype)
+    return narrowed
 
 
 def _rounded(y: npt.NDArray[np.float64], dtype: str, where: str) -> Array:

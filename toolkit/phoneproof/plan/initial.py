@@ -129,12 +129,19 @@ def _asked_inputs(facts: ModelFacts) -> list[str]:
 def _known_inputs(facts: ModelFacts, found: FoundData | None) -> list[str]:
     described = [f"{one.name} {one.dtype} {_shape_text(one.shape)}" for one in facts.inputs]
     lines = [f"# Input: {_comment(text)}" for text in described]
-    open_shapes = [one for one in facts.inputs if None in one.shape]
+    unbatched = [one for one in facts.inputs if one.shape and one.shape[0] not in (1, None)]
+    if unbatched:
+        lines += [
+            f"{_CHECK}a first axis longer than 1 is taken for no batch, and samples hold all of it.",
+        ]
+    open_shapes = [one for one in facts.inputs if None in one.shape or one in unbatched]
     if not open_shapes:
         return lines
     given = {one.name: _shape_of_rows(one, found) for one in open_shapes}
     shapes = {one.name: given[one.name] or _guessed(one) for one in open_shapes}
-    if all(given.values()):
+    if all(None not in one.shape for one in open_shapes):
+        pass
+    elif all(given.values()):
         lines.append("# The model leaves lengths open, and builds have fixed ones: those of the arrays.")
     else:
         lines += [

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from phoneproof.plan.values import ENTRY_POINT, PlainId, Problem, Section, Text, Texts, refuse, wrong
+from phoneproof.plan.values import ENTRY_POINT, PlainId, Problem, Section, Text, Texts, refuse
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import SourceFormat
 
@@ -21,14 +21,8 @@ _KEYS_OF: Final[Mapping[SourceFormat, frozenset[str]]] = {
 _STATE_SUFFIXES: Final = (".pt", ".pth", ".safetensors")
 
 
-def _one_sample(shape: tuple[int, ...]) -> tuple[int, ...]:
-    if shape and shape[0] != 1:
-        what = f"The first length is the batch, and is {shape[0]}; samples are run one by one."
-        raise wrong(what, f"Write {[1, *shape[1:]]}.")
-    return shape
-
-
-InputShape = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_one_sample)]
+InputShape = tuple[Annotated[int, Field(ge=1)], ...]
+"""Whole shape of an input: a batch of 1 first, or an axis that is no batch."""
 
 
 class InputSection(Section):

@@ -35,7 +35,7 @@ from phoneproof.plan.model_section import ModelSection
 from phoneproof.plan.values import ENTRY_POINT
 from phoneproof.plan.wording import nearest
 from phoneproof.recipes.build_headers import read_build_header
-from phoneproof.recipes.runtime_table import ONNX_EXPORTER, READER_OF, runtime_on_host
+from phoneproof.recipes.runtime_table import ONNX_EXPORTERS, READER_OF, runtime_on_host
 from phoneproof.recipes.source_headers import check_source, check_state
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
@@ -259,7 +259,7 @@ def _toolchains_of(build: PlannedBuild, needs: frozenset[Need]) -> set[str]:
     if Need.BUILD in needs:
         names.add(build.route.toolchain)
         if build.route.through is SourceFormat.ONNX:
-            names.add(ONNX_EXPORTER)
+            names.add(ONNX_EXPORTERS[build.model.format])
     return names
 
 

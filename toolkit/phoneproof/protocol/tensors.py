@@ -37,9 +37,21 @@ class TensorSpec:
     zero_point: int | None = None
 
     @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Shape of one sample as data give it."""
+        return sample_shape(self.shape)
+
+    @property
     def size_bytes(self) -> int:
         """Size of one tensor in bytes."""
         elements = 1
         for length in self.shape:
             elements *= length
         return elements * DTYPE_SIZES[self.dtype]
+
+
+def sample_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without its batch of one; all of it where the first axis is longer, and so is no batch (the
+    layers of a recurrent state, for example).
+    """
+    return shape[1:] if shape[:1] == (1,) else shape

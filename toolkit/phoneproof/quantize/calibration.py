@@ -65,7 +65,8 @@ class StoredSamples:
         preprocess = None if given.preprocess is None else Preprocess.from_dict(dict(given.preprocess))
         layout = None if given.layout is None else Layout(given.layout)
         for index in range(self.count):
-            yield self.store.read_inputs(index, 1, inputs, preprocess, layout)
+            rows = self.store.read_inputs(index, 1, inputs, preprocess, layout)
+            yield {one.name: rows[one.name].reshape(one.shape) for one in inputs}
 
 
 def read_calibration(request: Mapping[str, Any]) -> CalibrationRequest:

@@ -22,6 +22,8 @@ _ONNX: Final = {
     SourceFormat.ONNX: Route("onnxruntime"),
     SourceFormat.PYTORCH: Route("onnxruntime", SourceFormat.ONNX),
     SourceFormat.EXPORTED_PROGRAM: Route("onnxruntime", SourceFormat.ONNX),
+    SourceFormat.KERAS: Route("onnxruntime", SourceFormat.ONNX),
+    SourceFormat.SAVEDMODEL: Route("onnxruntime", SourceFormat.ONNX),
 }
 _TFLITE: Final = {
     SourceFormat.KERAS: Route("tflite"),
@@ -29,9 +31,14 @@ _TFLITE: Final = {
     SourceFormat.PYTORCH: Route("litert-torch", SourceFormat.EXPORTED_PROGRAM),
     SourceFormat.EXPORTED_PROGRAM: Route("litert-torch"),
 }
-_COREML: Final = {
+_COREML_INT8: Final = {
     SourceFormat.PYTORCH: Route("coreml", SourceFormat.EXPORTED_PROGRAM),
     SourceFormat.EXPORTED_PROGRAM: Route("coreml"),
+}
+_COREML: Final = {
+    **_COREML_INT8,
+    SourceFormat.KERAS: Route("tensorflow-coreml"),
+    SourceFormat.SAVEDMODEL: Route("tensorflow-coreml"),
 }
 _EXECUTORCH: Final = {
     SourceFormat.PYTORCH: Route("executorch", SourceFormat.EXPORTED_PROGRAM),
@@ -61,6 +68,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
             _TFLITE,
             TargetFloor(),
             "The baseline of every TFLite build.",
+            options=_FLOAT,
         ),
         Recipe(
             "tflite-float16",
@@ -72,6 +80,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
             _TFLITE,
             TargetFloor(),
             "GPUs, which compute in float16; CPUs widen the weights again and gain no speed.",
+            options=_FLOAT,
             size_band=_FLOAT16_BAND,
         ),
         Recipe(
@@ -159,7 +168,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
             Mode.STATIC,
             Representation.QDQ,
             "coreml",
-            _COREML,
+            _COREML_INT8,
             TargetFloor(deployment_target="iOS17"),
             "Vision models on Neural Engines with int8 arithmetic (A17 Pro, M4 and newer).",
             options=_STATIC,

@@ -50,8 +50,13 @@ READER_OF: Final[Mapping[SourceFormat, str]] = {
 }
 """The toolchain whose environment can read a source model of each format, and run it as the reference."""
 
-ONNX_EXPORTER: Final = "torch-onnx"
-"""The toolchain that exports a PyTorch program to ONNX, for recipes that are reached through it."""
+ONNX_EXPORTERS: Final[Mapping[SourceFormat, str]] = {
+    SourceFormat.PYTORCH: "torch-onnx",
+    SourceFormat.EXPORTED_PROGRAM: "torch-onnx",
+    SourceFormat.KERAS: "tensorflow-onnx",
+    SourceFormat.SAVEDMODEL: "tensorflow-onnx",
+}
+"""The toolchain that exports a source of each format to ONNX, for recipes that are reached through it."""
 
 
 def runtime_on_host(name: str, platform: str = sys.platform) -> RuntimeRow:

@@ -99,6 +99,19 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
             memory_bytes=1_500_000_000,
         ),
         Toolchain(
+            name="tensorflow-coreml",
+            module="phoneproof.toolchains.coreml_tensorflow",
+            pin_file="tensorflow_coreml.txt",
+            least_versions={
+                "tensorflow": "2.21.0",
+                "keras": "3.10.0",
+                "coremltools": "9.0",
+                "torch": "2.13.0",
+            },
+            revision=1,
+            memory_bytes=2_500_000_000,
+        ),
+        Toolchain(
             name="executorch",
             module="phoneproof.toolchains.executorch",
             pin_file="executorch.txt",
@@ -119,6 +132,14 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
             },
             revision=1,
             memory_bytes=1_500_000_000,
+        ),
+        Toolchain(
+            name="tensorflow-onnx",
+            module="phoneproof.sources.export_onnx_tensorflow",
+            pin_file="tensorflow_onnx.txt",
+            least_versions={"tensorflow": "2.21.0", "keras": "3.10.0", "tf2onnx": "1.17.0"},
+            revision=1,
+            memory_bytes=2_000_000_000,
         ),
         Toolchain(
             name="torch-qnnpack",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from phoneproof.builds.store import cache_key
 from phoneproof.errors import PhoneproofError
 from phoneproof.protocol.codec import to_dict
-from phoneproof.recipes.runtime_table import ONNX_EXPORTER
+from phoneproof.recipes.runtime_table import ONNX_EXPORTERS
 from phoneproof.recipes.table import Route, SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import AuditedModel
@@ -57,8 +57,13 @@ class Exports:
             raise found
         return found
 
+    @staticmethod
+    def _source(model: AuditedModel) -> dict[str, Any]:
+        is_program = model.section.format in (SourceFormat.PYTORCH, SourceFormat.EXPORTED_PROGRAM)
+        return model.program_request if is_program else model.source_request
+
     def _export(self, model: AuditedModel) -> Path:
-        toolchain = TOOLCHAINS[ONNX_EXPORTER]
+        toolchain = TOOLCHAINS[ONNX_EXPORTERS[model.section.format]]
         where = environment_of(toolchain, self._context.store.root)
         step = export_step(model.section.key)
         parts = {
@@ -71,7 +76,7 @@ class Exports:
 
         def make() -> tuple[dict[str, Any], str]:
             def fill(staging: Path) -> None:
-                request = {"source": model.program_request, "out": _ONNX_FILE}
+                request = {"source": self._source(model), "out": _ONNX_FILE}
                 facts = self._context.call_in(where, step, toolchain.module, request, toolchain.memory_bytes)
                 answer = HandedOver(toolchain.module, self._context.folder.work(step), facts)
                 shutil.move(check_onnx_export(answer, _ONNX_FILE), staging / _ONNX_FILE)

@@ -1,7 +1,7 @@
 """Fixing the open axes of a source model: the first is the batch and becomes 1, others take the plan's."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from phoneproof.errors import SourceModelError
@@ -9,18 +9,22 @@ from phoneproof.errors import SourceModelError
 PLAN_KEY: Final = "[[models]] shapes"
 
 
-def refuse_batch(inputs: Iterable[tuple[str, Sequence[int | None]]], place: str) -> None:
+def refuse_batch(
+    inputs: Iterable[tuple[str, Sequence[int | None]]], place: str, given: Container[str] = ()
+) -> None:
     """SourceModelError for an input whose first axis, the batch, is above 1: samples are run one by one.
 
-    inputs: name and shape of each; None is a length that is left open.
+    inputs: name and shape of each; None is a length that is left open. given: names of the inputs whose whole
+    shape the plan gives: it says so that the first axis is no batch.
     """
     for name, shape in inputs:
         batch = shape[0] if shape else None
-        if batch is not None and batch > 1:
+        if batch is not None and batch > 1 and name not in given:
             raise SourceModelError(
-                f"The first axis of the input, its batch, has length {batch}, and samples run one by one.",
+                f"The first axis of the input has length {batch}; a batch has 1, as samples run one by one.",
                 where=f"{place}: input {name!r}",
-                next_step="Export the model with a batch of 1, or with a dynamic first axis.",
+                next_step="Export the model with a batch of 1 or a dynamic first axis. If this axis is no "
+                f"batch, give the input's whole shape in {PLAN_KEY}.",
             )
 
 

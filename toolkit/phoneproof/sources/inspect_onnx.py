@@ -17,7 +17,7 @@ def inspect_onnx(request: OnnxSourceRequest, progress: Progress) -> SourceFacts:
     progress.say("inspect")
     source = load_source(request)
     refuse_newer_opset(source.model, request.path)
-    refuse_batch(((tensor.name, tensor.shape) for tensor in source.inputs), request.path)
+    refuse_batch(((tensor.name, tensor.shape) for tensor in source.inputs), request.path, request.shapes)
     graph = source.model.graph
     folder = source.path.parent.resolve()
     files = tuple(file_reference(path, folder) for path in external_files(source.path))

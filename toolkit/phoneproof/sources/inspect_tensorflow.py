@@ -32,7 +32,7 @@ def inspect_tensorflow(
     """
     progress.say("inspect")
     source = load_tensorflow(request)
-    refuse_batch(((tensor.name, tensor.shape) for tensor in source.inputs), request.path)
+    refuse_batch(((tensor.name, tensor.shape) for tensor in source.inputs), request.path, request.shapes)
     files = model_files(source.path)
     return SourceFacts(
         sha256=source.sha256,
@@ -52,7 +52,6 @@ def signature_tensorflow(path: Path) -> Mapping[str, Any]:
     """
     model = open_savedmodel(path) if path.is_dir() else open_keras(path)
     inputs = [_described(tensor, path) for tensor in model.inputs]
-    refuse_batch(((one["name"], one["shape"]) for one in inputs), str(path))
     return {"inputs": inputs, "outputs": [_described(tensor, path) for tensor in model.outputs]}
 
 

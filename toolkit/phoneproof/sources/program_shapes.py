@@ -25,7 +25,7 @@ def fixed(program: ExportedProgram, shapes: Mapping[str, tuple[int, ...]], place
     refuse_unknown_inputs(shapes, list(tensors), place)
     bound: dict[Any, int] = {}
     lengths = {name: _lengths(name, value, shapes.get(name), bound, place) for name, value in tensors.items()}
-    refuse_batch(lengths.items(), place)
+    refuse_batch(lengths.items(), place, shapes)
     if all(isinstance(length, int) for value in tensors.values() for length in value.shape):
         return program
     _refuse_out_of_range(program, bound, place)

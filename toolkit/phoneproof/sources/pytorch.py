@@ -13,7 +13,6 @@ from phoneproof.builds.source_facts import EXPORTED_FILE
 from phoneproof.errors import SourceModelError, said
 from phoneproof.protocol.work import write_bytes_atomically
 from phoneproof.sources.agreement import FLOAT_LEAST_DB, Network, disagreement, trial_inputs
-from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.program_running import check_repeatable, network_of
 from phoneproof.sources.python_module import failure_in_code, listed, module_of
@@ -50,7 +49,6 @@ def export_to(request: PytorchSourceRequest, folder: Path) -> ExportedSource:
 
 def exported(module: torch.nn.Module, request: PytorchSourceRequest) -> ExportedProgram:
     """The module as an exported program, its inputs named as the plan names them."""
-    refuse_batch(((spec.name, spec.shape) for spec in request.inputs), request.path)
     _check_count(module, request)
     example = [torch.from_numpy(value) for value in next(iter(trial_inputs(request.inputs)))]
     _run_once(module, example, request)

@@ -7,7 +7,6 @@ from typing import Any
 import onnx
 
 from phoneproof.errors import SourceModelError
-from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.onnx_model import parse_onnx
 from phoneproof.sources.onnx_versions import refuse_newer_opset
 
@@ -18,7 +17,6 @@ def signature_onnx(path: Path) -> Mapping[str, Any]:
     refuse_newer_opset(model, str(path))
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [_tensor(v, path) for v in model.graph.input if v.name not in weights]
-    refuse_batch(((one["name"], one["shape"]) for one in inputs), str(path))
     return {
         "inputs": inputs,
         "outputs": [_tensor(v, path) for v in model.graph.output],

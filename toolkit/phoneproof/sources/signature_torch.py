@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.exported_program import (
     input_names,
     output_names,
@@ -18,7 +17,6 @@ def signature_torch(path: Path) -> Mapping[str, Any]:
     """See sources/signature. SourceModelError as `load_program`; nothing is unpickled."""
     program = read_program(path, trust_pickle=False)
     inputs = [_tensor(tensor_of(program, name), name) for name in input_names(program)]
-    refuse_batch(((one["name"], one["shape"]) for one in inputs), str(path))
     nodes = output_nodes(program, str(path))
     names = output_names((), len(nodes), str(path))
     outputs = [_tensor(tensor_of(program, node), name) for node, name in zip(nodes, names, strict=True)]

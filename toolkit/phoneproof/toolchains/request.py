@@ -37,7 +37,8 @@ class CalibrationSamples:
         preprocess = None if self.preprocess is None else Preprocess.from_dict(dict(self.preprocess))
         layout = None if self.layout is None else Layout(self.layout)
         for index in range(store.count):
-            yield store.read_inputs(index, 1, inputs, preprocess, layout)
+            rows = store.read_inputs(index, 1, inputs, preprocess, layout)
+            yield {one.name: rows[one.name].reshape(one.shape) for one in inputs}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import psutil
 from phoneproof.errors import Interrupted
 
 _SHARE: Final = 0.7
-"""Of the memory that is free when a run begins; the rest is for the system and for what was reckoned short."""
+"""Of the memory that is free when a run begins; the rest is for the system and for what needs more."""
 _POLL_S: Final = 0.2
 
 

@@ -235,10 +235,6 @@ class TestGivenArrays:
         with pytest.raises(DataError, match="shape"):
             input_array(np.ones(shape, np.float32), tensor((1, 3)))
 
-    def test_int64_is_not_narrowed(self) -> None:
-        with pytest.raises(DataError, match="int64"):
-            input_array(np.arange(3, dtype=np.int64), tensor((1, 3), "int32"))
-
 
 @pytest.mark.parametrize(
     ("shape", "declared", "expected"),

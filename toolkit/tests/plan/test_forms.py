@@ -53,7 +53,7 @@ def test_a_source_that_the_model_does_not_have_is_refused_at_its_key(tmp_path: P
     [
         (["onnx"], "tflite-int8", "'keras', 'savedmodel', 'pytorch', 'exported_program'", ["onnx-int8"]),
         (["keras"], "coreml-float16", "'pytorch', 'exported_program'", ["tflite-float16"]),
-        (["savedmodel"], "onnx-int8-dynamic", "'onnx', 'pytorch'", ["tflite-int8-dynamic"]),
+        (["savedmodel"], "executorch-int8-dynamic", "'pytorch', 'exported_program'", ["tflite-int8-dynamic"]),
         (["exported_program"], "torch-qnnpack-int8", "'pytorch'", ["executorch-int8", "coreml-int8"]),
         (["onnx"], "coreml-int8-weights", "'pytorch', 'exported_program'", []),
     ],

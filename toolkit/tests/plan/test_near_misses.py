@@ -105,12 +105,6 @@ IN_A_SECTION = [
     (MODEL, 'format = "exported_program"\nstate = "a.pt"', "models #1.state", "It takes: outputs, shapes"),
     (MODEL, 'format = "keras"\ntrust_pickel = true', "models #1.trust_pickel", "'trust_pickle'"),
     (MODEL, 'format = "keras"\nshape = { image = [1] }', "models #1.shape", "'shapes'"),
-    (
-        MODEL,
-        'format = "onnx"\nshapes = { image = [8, 3, 32, 32] }',
-        "models #1.shapes.image",
-        "[1, 3, 32, 32]",
-    ),
     (MODEL, 'format = "pytorch"', "models #1.source", "'exported_program'"),
     (
         f'source = "digits.onnx"\n{MODEL}',
@@ -149,12 +143,6 @@ IN_A_SECTION = [
         MODULE.replace("shape =", 'dtype = "float", shape ='),
         "models #1.inputs #1.dtype",
         "'float32'",
-    ),
-    (
-        f'source = "digits.onnx"\n{MODEL}',
-        MODULE.replace("[1, 3", "[4, 3"),
-        "models #1.inputs #1.shape",
-        "[1, 3, 32, 32]",
     ),
     (
         f'source = "digits.onnx"\n{MODEL}',

@@ -20,7 +20,7 @@ from phoneproof.errors import (
 )
 from phoneproof.plan.preflight import EVERYTHING, Need, missing_here, needed_toolchains, preflight
 from phoneproof.recipes.rows import RECIPES
-from phoneproof.recipes.runtime_table import ONNX_EXPORTER, READER_OF, runtime_on_host
+from phoneproof.recipes.runtime_table import ONNX_EXPORTERS, READER_OF, runtime_on_host
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from tests.plan.plans import RIGHT, changed, plan_of, text_of
@@ -288,7 +288,7 @@ def test_only_the_packages_that_the_plan_needs_are_asked_for(
 
 def test_every_toolchain_that_a_plan_can_need_is_known() -> None:
     assert set(READER_OF) == set(SourceFormat)
-    assert set(READER_OF.values()) | {ONNX_EXPORTER} <= set(TOOLCHAINS)
+    assert set(READER_OF.values()) | set(ONNX_EXPORTERS.values()) <= set(TOOLCHAINS)
     for recipe in RECIPES.values():
         for platform in ("linux", "darwin"):
             assert runtime_on_host(recipe.runtime, platform).toolchain in TOOLCHAINS

@@ -6,7 +6,7 @@ import pytest
 
 from phoneproof.errors import ToolchainError
 from phoneproof.recipes.rows import RECIPES
-from phoneproof.recipes.runtime_table import ONNX_EXPORTER
+from phoneproof.recipes.runtime_table import ONNX_EXPORTERS
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, release, version_findings
 
 ONNXRUNTIME = TOOLCHAINS["onnxruntime"]
@@ -14,7 +14,7 @@ ONNXRUNTIME = TOOLCHAINS["onnxruntime"]
 
 def test_every_recipe_has_its_toolchain_and_every_toolchain_its_module() -> None:
     makers = {route.toolchain for recipe in RECIPES.values() for route in recipe.routes.values()}
-    assert makers | {ONNX_EXPORTER} == set(TOOLCHAINS)
+    assert makers | set(ONNX_EXPORTERS.values()) == set(TOOLCHAINS)
     assert all(importlib.util.find_spec(toolchain.module) for toolchain in TOOLCHAINS.values())
 
 

@@ -85,7 +85,11 @@ CHANGES: dict[str, tuple[Callable[[Project], None], frozenset[str]]] = {
     "source": (another_source, frozenset(BUILDS)),
     "calibration-image": (lambda project: repaint(project, "calibration"), STATIC),
     "evaluation-image": (lambda project: repaint(project, "evaluation"), NONE),
-    "numbers-of-pixels": (lambda project: project.change("scale = 0.0039", "scale = 0.0078"), frozenset(BUILDS)),
+    # Float builds too: what makes numbers of pixels is embedded in every build.
+    "numbers-of-pixels": (
+        lambda project: project.change("scale = 0.0039", "scale = 0.0078"),
+        frozenset(BUILDS),
+    ),
     "option": (
         lambda project: project.change('variant = "entropy"', 'variant = "entropy"\nper_channel = false'),
         frozenset({"onnx-int8/entropy"}),

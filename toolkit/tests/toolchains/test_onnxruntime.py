@@ -374,7 +374,7 @@ def test_ranges_of_another_model_method_or_set_are_refused(
         built({**request, "calibration_sha256": "0" * 64}, tmp_path)
     with pytest.raises(ProtocolError, match="another method or calibration set"):
         built({**request, "options": {"method": "entropy"}}, tmp_path)
-    with pytest.raises(ProtocolError, match="needs ranges"):
+    with pytest.raises(ProtocolError, match="takes ranges for"):
         built({**request, "ranges": None}, tmp_path)
     with pytest.raises(ProtocolError, match="uses no calibration"):
         built({**request, "recipe": "onnx-int8-dynamic"}, tmp_path)
