@@ -8,36 +8,33 @@ Request (BuildRequest): recipe, options, an exported program, and ranges for cor
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from phoneproof.builds.manifest import FloatOperator
-from phoneproof.errors import ProtocolError, ToolchainError
-from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.errors import ProtocolError
 from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.quantize.torch_graph import PreparedProgram, kept_by_plan, prepare
-from phoneproof.recipes.table import Mode, Precision, Recipe, TargetFloor
+from phoneproof.recipes.table import Mode, Precision, Recipe
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
-from phoneproof.toolchains.coreml_check import LEAST_SQNR_DB, Run, check_build, run_of
-from phoneproof.toolchains.coreml_convert import Converted, convert, mark_origins
+from phoneproof.toolchains.coreml_check import Run, check_build, run_of, with_decoded_weights
+from phoneproof.toolchains.coreml_compare import LEAST_SQNR_DB
+from phoneproof.toolchains.coreml_convert import convert, mark_origins
+from phoneproof.toolchains.coreml_converted import Conversion, Converted
 from phoneproof.toolchains.coreml_int8 import quantize_program
+from phoneproof.toolchains.coreml_made import made_of, nothing_quantized
 from phoneproof.toolchains.coreml_operators import left_in_float, sources_of
 from phoneproof.toolchains.coreml_package import MODEL_FILE, write_package
 from phoneproof.toolchains.coreml_target import deployment_target
-from phoneproof.toolchains.coreml_weights import plan_weights, quantize_weights, with_decoded_weights
-from phoneproof.toolchains.mlpackage_file import (
-    MlFeature,
-    operator_counts,
-    read_mlpackage,
-    wide_tensors,
-)
+from phoneproof.toolchains.coreml_weights import plan_weights, quantize_weights
+from phoneproof.toolchains.mlpackage_file import operator_counts, read_mlpackage
 from phoneproof.toolchains.request import BuildRequest, ranges_of, read_request
-from phoneproof.toolchains.result import Made, finish, widest
+from phoneproof.toolchains.result import Made, finish
 
 TOOLCHAIN: Final = TOOLCHAINS["coreml"]
 
@@ -62,7 +59,7 @@ class _Task:
     def convert(self, program: Any) -> Converted:
         """Convert the source's program or what was made of it."""
         specs = (self.source.inputs, self.source.outputs)
-        return convert(program, *specs, self.recipe.precision, self.target)
+        return convert(program, *specs, Conversion(self.recipe.precision, self.target))
 
 
 @dataclass(frozen=True)
@@ -108,13 +105,13 @@ def _write_int8_weights(task: _Task) -> _Written:
     per_channel = task.wanted.options.per_channel
     plan = plan_weights(converted, sources_of(converted.origins, task.prepared), task.kept, per_channel)
     if not plan.quantized:
-        raise _nothing_quantized(task)
+        raise nothing_quantized(task.recipe, task.source.path)
     task.write(quantize_weights(converted, plan, per_channel))
     with TemporaryDirectory() as folder:
         wide = Path(folder) / MODEL_FILE
         task.write(converted.model, wide)
         inputs = tuple(feature.name for feature in read_mlpackage(wide).inputs)
-        run = with_decoded_weights(wide, task.path, plan, inputs)
+        run = with_decoded_weights(wide, task.path, plan.quantized, inputs)
     return _Written(run, LEAST_SQNR_DB[Precision.FLOAT16], plan.left)
 
 
@@ -126,7 +123,7 @@ def _write_int8(task: _Task) -> _Written:
     task.write(converted.model)
     file = read_mlpackage(task.path)
     if "int8" not in operator_counts(file):
-        raise _nothing_quantized(task)
+        raise nothing_quantized(task.recipe, task.source.path)
     sources = sources_of(converted.origins, task.prepared)
     found = left_in_float(file.operators, sources, task.kept, quantized.unsafe, quantized.fed_by_int8)
     least = LEAST_SQNR_DB[Precision.INT8]
@@ -140,49 +137,12 @@ _WRITERS: Final[Mapping[Mode, Callable[[_Task], _Written]]] = {
 }
 
 
-def _nothing_quantized(task: _Task) -> ToolchainError:
-    return ToolchainError(
-        f"{task.recipe.name} left every operator in float.",
-        where=str(task.source.path),
-        next_step="Check keep_float_names and keep_float_types; a model without large convolutions or matrix "
-        "products has nothing to quantize.",
-    )
-
-
 def _checked(task: _Task, written: _Written) -> Made:
     """The facts of the package, once it has given what it must."""
-    file = read_mlpackage(task.path)
     source = task.source
-    inputs = _specs(file.inputs, source.inputs, task.path)
-    outputs = _specs(file.outputs, source.outputs, task.path)
-    check_build(task.path, written.run, source.inputs, inputs, outputs, written.least_db)
-    pairs = zip((*inputs, *outputs), (*source.inputs, *source.outputs), strict=True)
-    return Made(
-        MODEL_FILE,
-        inputs,
-        outputs,
-        operator_counts(file),
-        written.left,
-        written.kept_in_int8,
-        floor=TargetFloor(deployment_target=file.deployment_target),
-        source_names={made.name: spec.name for made, spec in pairs if made.name != spec.name},
-        wide_tensors=widest(wide_tensors(file, Precision.INT8)) if task.recipe.is_quantized else (),
-    )
-
-
-def _specs(
-    features: Sequence[MlFeature], sources: Sequence[TensorSpec], package: Path
-) -> tuple[TensorSpec, ...]:
-    """Inputs or outputs of the package, which come in the order of the source's and in its shapes."""
-    if len(features) != len(sources):
-        raise ToolchainError(
-            f"The package has {len(features)} inputs or outputs where the source has {len(sources)}.",
-            where=str(package),
-        )
-    return tuple(
-        TensorSpec(feature.name, feature.dtype, source.shape)
-        for feature, source in zip(features, sources, strict=True)
-    )
+    made = made_of(task.path, source, task.recipe, written.left, written.kept_in_int8)
+    check_build(task.path, written.run, source.inputs, made.inputs, made.outputs, written.least_db)
+    return made
 
 
 if __name__ == "__main__":

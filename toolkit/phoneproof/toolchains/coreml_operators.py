@@ -6,6 +6,7 @@ from typing import Final
 
 from phoneproof.builds.manifest import FloatOperator, FloatReason
 from phoneproof.quantize.torch_graph import ACTIVATIONS, SAME_VALUES, PreparedProgram
+from phoneproof.toolchains.coreml_converted import Origin
 from phoneproof.toolchains.coreml_quantizer import BINARY, POOLING, WEIGHTED
 from phoneproof.toolchains.mil_flow import MilOperator
 
@@ -14,14 +15,6 @@ _MOVING: Final = SAME_VALUES | frozenset(
     | {"unflatten", "unbind", "embedding", "pixel_shuffle", "pixel_unshuffle", "gather", "index", "roll"}
 )
 """Operators of torch that compute nothing."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The operator of the source that an operation computes. name, type: as a plan would name them."""
-
-    name: str
-    type: str
 
 
 def sources_of(origins: Mapping[str, str], prepared: PreparedProgram) -> dict[str, Origin]:

@@ -1,8 +1,7 @@
 """Weights of an ML program in int8: which, and why the others stay in float16."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -10,12 +9,7 @@ import numpy as np
 from phoneproof.builds.manifest import FloatOperator, FloatReason
 from phoneproof.errors import RecipeError, ToolchainError, said
 from phoneproof.runtimes.coreml_vendor import coremltools
-from phoneproof.runtimes.mil.interpreter import prepare, run
-from phoneproof.runtimes.mil.package import read_package
-from phoneproof.runtimes.mil.types import held
-from phoneproof.toolchains.coreml_check import Array, Run
-from phoneproof.toolchains.coreml_convert import Converted
-from phoneproof.toolchains.coreml_operators import Origin
+from phoneproof.toolchains.coreml_converted import Converted, Origin
 
 _WEIGHTS: Final[Mapping[str, tuple[str, ...]]] = {
     "conv": ("weight",),
@@ -27,7 +21,8 @@ _WEIGHTS: Final[Mapping[str, tuple[str, ...]]] = {
 """Parameters that are weights, by type of operation. Other constants (positions, masks, filter banks) are
 data: coremltools quantizes them as well where they are large, which nobody asked for."""
 
-_MIL_DTYPES: Final = {"float32": "fp32", "float16": "fp16", "int32": "int32"}
+_EMBEDDINGS: Final = frozenset({"embedding", "Embedding", "GatherV2", "ResourceGather"})
+"""Types of origins whose gathered table is a weight: torch's, Keras's and, without layers, TensorFlow's."""
 
 _OVERHEAD_BYTES: Final = 128
 """Two more entries of the weight file, scales and zero points, each aligned to 64 bytes."""
@@ -103,44 +98,6 @@ def quantize_weights(converted: Converted, plan: WeightPlan, per_channel: bool) 
         ) from error
 
 
-def with_decoded_weights(float_package: Path, package: Path, plan: WeightPlan, inputs: Sequence[str]) -> Run:
-    """The float program with the weights that the int8 package holds: what that package must compute.
-
-    inputs: names of the packages' inputs, in the order of the source. ToolchainError for a weight that was to
-    be int8 and is not, which the vendor only warns of, or that is more than a step off.
-    """
-    wide, small = read_package(float_package), read_package(package)
-    block, decoded = prepare(wide.program), prepare(small.program).constants
-    replaced = dict(block.constants)
-    for name in plan.quantized:
-        value = decoded.get(f"{name}_quantized")
-        if value is None:
-            raise _faulty(name, "is still in float")
-        step = float(np.abs(replaced[name]).max()) / 127
-        if value.shape != replaced[name].shape or float(np.abs(value - replaced[name]).max()) > step:
-            raise _faulty(name, "is more than a step off")
-        replaced[name] = value
-    block = replace(block, constants=replaced)
-    types = {feature.name: feature.dtype for feature in wide.inputs}
-
-    def compute(arrays: Sequence[Array]) -> list[Array]:
-        feed = {
-            name: held(array.astype(types[name]), _MIL_DTYPES[types[name]])
-            for name, array in zip(inputs, arrays, strict=True)
-        }
-        results = run(block, feed)
-        return [results[feature.name] for feature in wide.outputs]
-
-    return compute
-
-
-def _faulty(name: str, what: str) -> ToolchainError:
-    return ToolchainError(
-        f"coremltools was to quantize the weight {name!r}, which {what}.",
-        next_step="Leave the operator that it belongs to in float with keep_float_names.",
-    )
-
-
 def _weights(converted: Converted, origins: Mapping[str, Origin]) -> list[_Weight]:
     """The float constants that are weights, in the order of the program."""
     users: dict[str, list[str]] = {}
@@ -152,7 +109,7 @@ def _weights(converted: Converted, origins: Mapping[str, Origin]) -> list[_Weigh
             if constant is None or constant.op_type != "const" or not _is_matrix(value.val):
                 continue
             origin = origins.get(operation.outputs[0].name)
-            if operation.op_type == "gather" and (origin is None or origin.type != "embedding"):
+            if operation.op_type == "gather" and (origin is None or origin.type not in _EMBEDDINGS):
                 continue
             users.setdefault(constant.name, []).append(operation.outputs[0].name)
             values[constant.name] = value.val

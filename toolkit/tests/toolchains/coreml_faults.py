@@ -18,6 +18,7 @@ from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
 from phoneproof.toolchains.coreml_check import check_build, run_of
 from phoneproof.toolchains.coreml_convert import convert, mark_origins
+from phoneproof.toolchains.coreml_converted import Conversion
 from phoneproof.toolchains.coreml_package import write_package
 from phoneproof.toolchains.mlpackage_file import read_mlpackage
 
@@ -39,7 +40,7 @@ def _with_and_without_pass(source: ExportedSource, folder: Path) -> Mapping[str,
     for kept in (False, True):
         package = folder / f"{kept}.mlpackage"
         specs = (source.inputs, source.outputs)
-        made = convert(source.program, *specs, Precision.FLOAT32, "iOS17", keep_pass=kept)
+        made = convert(source.program, *specs, Conversion(Precision.FLOAT32, "iOS17", keep_pass=kept))
         write_package(made.model, package, "", {})
         try:
             check_build(package, run_of(source.program), source.inputs, *specs, least_db=80.0)
@@ -52,7 +53,7 @@ def _with_and_without_pass(source: ExportedSource, folder: Path) -> Mapping[str,
 def _unknown_name(source: ExportedSource, folder: Path) -> Mapping[str, Any]:
     """Whether the vendor says a word of a name that the program does not have."""
     optimize = coremltools.optimize.coreml
-    made = convert(source.program, source.inputs, source.outputs, Precision.FLOAT16, "iOS16")
+    made = convert(source.program, source.inputs, source.outputs, Conversion(Precision.FLOAT16, "iOS16"))
     wanted = optimize.OpLinearQuantizerConfig(mode="linear_symmetric", weight_threshold=0)
     config = optimize.OptimizationConfig(global_config=wanted, op_name_configs={"no_such_layer": None})
     package = folder / "model.mlpackage"

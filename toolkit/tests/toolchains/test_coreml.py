@@ -154,7 +154,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     orders.append(order("conv", "coreml-int8", "entropy", "entropy"))
     for recipe, key in (("coreml-int8", "int8"), ("coreml-int8-weights", "weights")):
         for option, value in KEPT.values():
-            orders.append(order("weighted", recipe, f"{key}-{value}", **{option: [value]}))
+            kept: Any = {option: [value]}
+            orders.append(order("weighted", recipe, f"{key}-{value}", **kept))
         orders.append(order("weighted", recipe, f"{key}-per-tensor", per_channel=False))
         orders.append(order("weighted", recipe, f"{key}-new", target={"deployment_target": "iOS18"}))
         orders.append(order("weighted", recipe, f"{key}-old", target={"deployment_target": "iOS15"}))
@@ -191,7 +192,7 @@ def fault(
 
 
 FOUR = torch.ones(1, 4)
-FAULTS = [
+FAULTS: list[tuple[str, Any, list[torch.Tensor], dict[str, Any]]] = [
     (
         "odd/mixed",
         own.Mixed(),
