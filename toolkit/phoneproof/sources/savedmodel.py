@@ -7,6 +7,7 @@ from typing import Any, Final
 from phoneproof.builds.model_files import model_sha256
 from phoneproof.errors import SourceModelError, said
 from phoneproof.sources.request import SavedModelRequest
+from phoneproof.sources.savedmodel_graph import load_graph
 from phoneproof.sources.tensorflow_graph import (
     OpenModel,
     OpenTensor,
@@ -87,9 +88,7 @@ def _loaded(path: Path) -> Any:
     except AttributeError as error:
         if "add_slot" not in str(error):
             raise
-    from tensorflow.python.saved_model import load_v1_in_v2
-
-    return load_v1_in_v2.load(str(path), [tf.saved_model.SERVING])
+    return load_graph(path)
 
 
 def _signature(loaded: Any, wanted: str | None, path: Path) -> Any:

@@ -230,9 +230,27 @@ def _parameters(function: Any) -> int:
 
 
 def _operation_types(graph: Any) -> set[str]:
+    """Of the graph and of the functions that it calls, however deep.
+
+    A function that nothing calls does not count: a SavedModel brings those that save and restore it.
+    """
     definition = graph.as_graph_def()
-    types = {node.op for node in definition.node}
-    return types | {node.op for function in definition.library.function for node in function.node_def}
+    library = {function.signature.name: function.node_def for function in definition.library.function}
+    types: set[str] = set()
+    waiting = [definition.node]
+    while waiting:
+        nodes = waiting.pop()
+        types.update(node.op for node in nodes)
+        waiting.extend(library.pop(name) for name in _called(nodes) if name in library)
+    return types
+
+
+def _called(nodes: Any) -> set[str]:
+    """Names of what might be functions: types of operators, and attributes that are functions."""
+    attributes = [attribute for node in nodes for attribute in node.attr.values()]
+    single = {attribute.func.name for attribute in attributes if attribute.HasField("func")}
+    listed = {one.name for attribute in attributes for one in attribute.list.func}
+    return single | listed | {node.op for node in nodes}
 
 
 def _refuse_reaching_out(graph: Any, path: Path) -> None:
