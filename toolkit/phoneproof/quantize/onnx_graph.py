@@ -65,12 +65,10 @@ def _groups(nodes: list[Any], shared: set[str]) -> Iterable[list[Any]]:
     group_of: dict[str, list[Any]] = {}
     groups: list[list[Any]] = []
     for node in nodes:
-        group = [node]
-        for name in node.input:
-            before = group_of.get(name)
-            if name not in shared and before is not None and before is not group:
-                group = before + group
-                groups.remove(before)
+        inputs = (group_of[name] for name in node.input if name not in shared and name in group_of)
+        joined = {id(before): before for before in inputs}
+        group = [member for before in joined.values() for member in before] + [node]
+        groups = [before for before in groups if id(before) not in joined]
         groups.append(group)
         for member in group:
             group_of |= dict.fromkeys(member.output, group)

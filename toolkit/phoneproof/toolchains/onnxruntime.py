@@ -96,7 +96,8 @@ def _convert(source: OnnxSource, recipe: Recipe, options: RecipeOptions, ranges:
             f"{recipe.name} left every operator in float.",
             where=str(source.path),
             next_step="Check keep_float_names and keep_float_types; a model without convolutions or matrix "
-            "products has nothing to quantize.",
+            "products has nothing to quantize, and inside branches (If, Loop, Scan) nothing is quantized: "
+            "export the one that the app takes.",
             operators=len(operators.left),
         )
     inputs, outputs = source.inputs, source.outputs

@@ -37,7 +37,8 @@ BUILDS: Final = [
     *recipes("tflite-float16", "tflite-int8-dynamic", "tflite-int8", "tflite-int16x8"),
     *recipes("onnx-int8", "onnx-int8-qoperator", "onnx-int8-dynamic"),
     'file = "nmp.tflite"\nsource = "savedmodel"',
-    'file = "nmp.mlpackage"\nsource = "savedmodel"',
+    'file = "nmp.mlpackage"\nsource = "savedmodel"\n'
+    'names = { Identity = "contour", Identity_1 = "note", Identity_2 = "onset" }',
 ]
 
 

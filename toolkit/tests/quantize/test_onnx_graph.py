@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from phoneproof.errors import ToolchainError
-from phoneproof.quantize.onnx_graph import prepare
+from phoneproof.quantize.onnx_graph import origins, prepare
 from phoneproof.sources.onnx_model import load_onnx
 from tests.models.onnx_networks import NetworkBuilder, classifier, images, mlp, saved
 from tests.toolchains.built import outputs_of, sqnr_db
@@ -36,6 +36,18 @@ def test_an_operator_made_by_a_fusion_knows_its_origins(tmp_path: Path) -> None:
     gemm = next(node.name for node in graph.model.graph.node if node.op_type == "Gemm")
     assert graph.origins[gemm] == {"matmul1", "bias1"}
     assert graph.origins["gate"] == {"gate"}
+
+
+def test_a_fusion_whose_tensors_meet_again_is_one_group() -> None:
+    source = NetworkBuilder()
+    end = source.op("Add", [source.op("Relu", ["x"], "relu"), "x"], "end")
+    fused = NetworkBuilder()
+    begun = fused.op("Abs", ["x"], "begun")
+    fused.op("Add", [begun, fused.op("Neg", [begun], "turned")], "end")
+    models = [one.model({"x": [1, 2]}, {end: [1, 2]}) for one in (source, fused)]
+    known = origins(*models)
+    assert known.keys() == {node.name for node in models[1].graph.node}
+    assert set(known.values()) == {frozenset({"relu", "end"})}
 
 
 def test_what_the_optimiser_computes_has_no_prepared_operator(tmp_path: Path) -> None:
