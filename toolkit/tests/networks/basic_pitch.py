@@ -33,12 +33,15 @@ source = "nmp.onnx"
 INPUTS: Final = ("input_2", "serving_default_input_2:0")
 """What the SavedModel and the ONNX file call the input. The archives hold the sounds under both names."""
 
+NAMES: Final = 'names = { Identity = "contour", Identity_1 = "note", Identity_2 = "onset" }'
+"""The outputs of the Core ML file, as basic_pitch/inference.py of the wheel names them."""
+
 BUILDS: Final = [
     *recipes("tflite-float16", "tflite-int8-dynamic", "tflite-int8", "tflite-int16x8"),
+    *recipes("coreml-float16", "coreml-int8-weights"),
     *recipes("onnx-int8", "onnx-int8-qoperator", "onnx-int8-dynamic"),
     'file = "nmp.tflite"\nsource = "savedmodel"',
-    'file = "nmp.mlpackage"\nsource = "savedmodel"\n'
-    'names = { Identity = "contour", Identity_1 = "note", Identity_2 = "onset" }',
+    f'file = "nmp.mlpackage"\nsource = "savedmodel"\n{NAMES}',
 ]
 
 
