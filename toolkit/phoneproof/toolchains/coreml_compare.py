@@ -18,9 +18,10 @@ LEAST_SQNR_DB: Final[Mapping[Precision, float]] = {
     Precision.INT8: 6.0,
 }
 """Below it the conversion is wrong, whatever the rounding: float32 reaches 130 dB (79 in basic-pitch, which
-takes logarithms of a spectrum), float16 60 to 70. Int8 is told by the quantized program, which it usually meets
-with 30 dB and more; but each value that float16 rounds over the edge of a step is a whole step off, and a deep
-network can be as far from itself as int8 is from float. With coremltools' miscompiling pass it is -6 dB."""
+takes logarithms of a spectrum), float16 60 to 70. Int8 is told by the quantized program, which it usually
+meets with 30 dB and more; but each value that float16 rounds over the edge of a step is a whole step off, and a
+deep network can be as far from itself as int8 is from float. With coremltools' miscompiling pass it is -6 dB.
+"""
 
 _SEED: Final = 20
 
