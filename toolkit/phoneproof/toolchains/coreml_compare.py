@@ -19,8 +19,9 @@ LEAST_SQNR_DB: Final[Mapping[Precision, float]] = {
 }
 """Below it the conversion is wrong, whatever the rounding: float32 reaches 130 dB (79 in basic-pitch, which
 takes logarithms of a spectrum), float16 60 to 70. Int8 is told by the quantized program, which it usually
-meets with 30 dB and more; but each value that float16 rounds over the edge of a step is a whole step off, and a
-deep network can be as far from itself as int8 is from float. With coremltools' miscompiling pass it is -6 dB.
+meets with 30 dB and more; but each value that float16 rounds over the edge of a step is a whole step off, and
+a deep network can be as far from itself as int8 is from float. With coremltools' miscompiling pass it is
+-6 dB.
 """
 
 _SEED: Final = 20

@@ -19,9 +19,10 @@ from phoneproof.toolchains.request import BuildRequest
 FLOAT_LEAST_DB: Final = 60.0
 """XNNPACK's float32 kernels come within 100 dB of torch's; half precision programs are left at 40."""
 
-INT8_LEAST_DB: Final = 20.0
+INT8_LEAST_DB: Final = 10.0
 """Of the quantized program as torch computes it, step by step in float, which XNNPACK mostly equals: its
-rounding differs by a step here and there. Below, a kernel got other scales or layouts than it should."""
+rounding differs by a step here and there, and a deep network can make much of that (15 dB were left of a
+MobileNetV2 with random weights). Below, a kernel got other scales or layouts than it should."""
 
 _SEED: Final = 20
 
