@@ -8,16 +8,16 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "toolkit"))
 
 from phoneproof.builds.manifest import FloatOperator  # noqa: E402
-from phoneproof.report import reading, units  # noqa: E402
+from phoneproof.report import units  # noqa: E402
 from phoneproof.report.json_report import read_report  # noqa: E402
-from phoneproof.report.model import Report, ReportedBuild, Result  # noqa: E402
+from phoneproof.report.model import Parity, Report, ReportedBuild, Result  # noqa: E402
 from phoneproof.report.sentences import reason_sentence  # noqa: E402
 from phoneproof.report.words import FLOAT_REASONS  # noqa: E402
 from tests.networks.project import NETWORKS, Network, prepare, run  # noqa: E402
@@ -33,8 +33,8 @@ with one thread; do not edit it by hand. The same plans are tests (`toolkit/test
 Made on {date} on {machine}. Times are left out: they say nothing about phones.
 
 - **size**: against the float32 build of the same format.
-- **parity**: SQNR against the source model, all samples, of the output that agrees least; then that of its
-  worst slice, which decides the verdict. Gates are the defaults of the [plan](plan.md#gates).
+- **parity**: SQNR against the source model, over all samples, of the output that agrees least.
+- **worst slice**: the same of a single class, feature or place of an output, which decides the verdict. Gates are the defaults of the [plan](plan.md#gates).
 - **in float**: operators of an int8 build that compute in float.
 
 Random weights and synthesised sounds test the converters, not the accuracy of the networks: a trained network
@@ -68,7 +68,7 @@ def report_of(network: Network, folder: Path) -> Report:
     return run(project, folder / "store")
 
 
-def versions_line(reports) -> str:
+def versions_line(reports: Iterable[Report]) -> str:
     """Versions of all toolchains and runtimes, as one sentence."""
     found: dict[str, str] = {}
     for report in reports:
@@ -96,13 +96,20 @@ def row(build: ReportedBuild, result: Result | None) -> str:
     size = units.bytes_text(build.size_bytes or 0)
     ratio = result.size.ratio if result is not None and result.size is not None else None
     told = size if ratio is None else f"{ratio:.2f} ({size})"
-    parity = reading.deciding_parity(result) if result is not None else None
-    whole, worst = "", ""
-    if parity is not None:
-        whole = "equal" if parity.exact else decibel(parity.sqnr_db)
-        worst = "equal" if parity.exact else decibel(parity.worst_slice_db)
+    whole, worst = ("", "") if result is None or result.parity is None else parity_of(result.parity)
     verdict = "" if result is None else result.verdict
     return f"{name}| {told} | {whole} | {worst} | {len(build.float_operators) or ''} | {verdict} |"
+
+
+def parity_of(outputs: Sequence[Parity]) -> tuple[str, str]:
+    """SQNR of the output that agrees least, and of the slice that does, of whichever output."""
+    unequal = [one for one in outputs if not one.exact]
+    if not unequal:
+        return "equal", "equal"
+    if any(one.sqnr_db is None for one in unequal):
+        return "not defined", ""
+    slices = [one.worst_slice_db for one in unequal if one.worst_slice_db is not None]
+    return decibel(min(one.sqnr_db or 0.0 for one in unequal)), decibel(min(slices, default=None))
 
 
 def decibel(value: float | None) -> str:
