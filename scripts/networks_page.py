@@ -34,7 +34,8 @@ Made on {date} on {machine}. Times are left out: they say nothing about phones.
 
 - **size**: against the float32 build of the same format.
 - **parity**: SQNR against the source model, over all samples, of the output that agrees least.
-- **worst slice**: the same of a single class, feature or place of an output, which decides the verdict. Gates are the defaults of the [plan](plan.md#gates).
+- **worst slice**: the same of a single class, feature or place of an output, which decides the verdict. Gates
+  are the defaults of the [plan](plan.md#gates).
 - **in float**: operators of an int8 build that compute in float.
 
 Random weights and synthesised sounds test the converters, not the accuracy of the networks: a trained network

@@ -6,7 +6,7 @@ The SavedModel, ONNX, TFLite and Core ML files of its wheel, each as it is.
 import shutil
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -52,8 +52,8 @@ def prepare(folder: Path, wheels: Path) -> None:
     draw = np.random.default_rng(0)
     for name, count in (("calibration", CALIBRATION), ("evaluation", EVALUATION)):
         sounds = [notes(draw, LENGTH, RATE, int(draw.integers(2, 9))) for _ in range(count)]
-        values = np.stack(sounds)[..., None]
-        np.savez(folder / f"{name}.npz", **dict.fromkeys(INPUTS, values))
+        arrays: dict[str, Any] = dict.fromkeys(INPUTS, np.stack(sounds)[..., None])
+        np.savez(folder / f"{name}.npz", **arrays)
     (folder / "phoneproof.toml").write_text(plan(MODELS, ARRAYS, BUILDS), encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
@@ -37,7 +38,7 @@ def write_patches(folder: Path, seed: int = 0) -> None:
             resized.save(folder / name / f"{number:03}.png")
 
 
-def as_values(folder: Path) -> np.ndarray:
+def as_values(folder: Path) -> NDArray[np.float32]:
     """float32 [n, SIDE, SIDE, 3] from -1 to 1: a folder's patches as the plans preprocess them."""
     files = sorted(folder.glob("*.png"))
     levels = np.stack([np.asarray(Image.open(file)) for file in files])

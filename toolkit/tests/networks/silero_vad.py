@@ -8,10 +8,11 @@ batch of two. The sounds are made by arithmetic.
 import shutil
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 
 from tests.networks.plan_text import ARRAYS, plan
 from tests.networks.sounds import syllables
@@ -43,15 +44,15 @@ BUILDS: Final = [
 ]
 
 
-def windows(path: Path, count: int, seed: int) -> dict[str, np.ndarray]:
+def windows(path: Path, count: int, seed: int) -> dict[str, Any]:
     """What the network is given as it listens: windows, the state left by those before, the rate."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     sound = syllables(np.random.default_rng(seed), CONTEXT + count * WINDOW, RATE)
     state, rate = np.zeros((2, 1, 128), np.float32), np.array(RATE, np.int64)
-    found: dict[str, list[np.ndarray]] = {"input": [], "state": [], "sr": []}
+    found: dict[str, list[NDArray[Any]]] = {"input": [], "state": [], "sr": []}
     for number in range(count):
         heard = sound[number * WINDOW : (number + 1) * WINDOW + CONTEXT]
-        inputs = {"input": heard[None], "state": state, "sr": rate}
+        inputs: dict[str, NDArray[Any]] = {"input": heard[None], "state": state, "sr": rate}
         for name, value in inputs.items():
             found[name].append(value.copy())
         state = session.run(["stateN"], inputs)[0]

@@ -3,11 +3,12 @@
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 HARMONICS: Final = 8
 
 
-def notes(draw: np.random.Generator, samples: int, rate: int, events: int) -> np.ndarray:
+def notes(draw: np.random.Generator, samples: int, rate: int, events: int) -> NDArray[np.float32]:
     """float32 [samples] within ±1: plucked tones of random pitch, onset and loudness.
 
     rate: samples per second. Pitches are MIDI 40 to 84, over faint noise. A tone is HARMONICS
@@ -25,7 +26,7 @@ def notes(draw: np.random.Generator, samples: int, rate: int, events: int) -> np
     return (sound / max(1.0, float(np.abs(sound).max()))).astype(np.float32)
 
 
-def syllables(draw: np.random.Generator, samples: int, rate: int) -> np.ndarray:
+def syllables(draw: np.random.Generator, samples: int, rate: int) -> NDArray[np.float32]:
     """float32 [samples] within ±1: a pulse train through moving formants, as voices are, with pauses.
 
     Glottal pulses of 90 to 220 Hz, three resonances (500, 1500, 2500 Hz and around), syllables of 0.2 s, over
@@ -44,4 +45,5 @@ def syllables(draw: np.random.Generator, samples: int, rate: int) -> np.ndarray:
         sound += gain * np.sin(partial * phase) / partial
     voiced = (np.sin(2 * np.pi * 2.5 * time + draw.uniform(0, 6)) > -0.2) * (np.sin(time) > -0.5)
     sound = sound * voiced + draw.normal(0, 0.003, samples)
-    return (0.6 * sound / np.abs(sound).max()).astype(np.float32)
+    loud: NDArray[np.float32] = (0.6 * sound / np.abs(sound).max()).astype(np.float32)
+    return loud

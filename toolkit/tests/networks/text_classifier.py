@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.networks.plan_text import ARRAYS, plan, recipes
 
@@ -54,7 +55,7 @@ def texts() -> list[bytes]:
     return list(found)
 
 
-def as_ids(text: bytes) -> np.ndarray:
+def as_ids(text: bytes) -> NDArray[np.int64]:
     """int64 [LENGTH]: its bytes, then zeros."""
     return np.frombuffer(text.ljust(LENGTH, b"\0"), np.uint8).astype(np.int64)
 
