@@ -36,6 +36,9 @@ from phoneproof.toolchains.tflite_rewrite import finished
 
 TOOLCHAIN: Final = TOOLCHAINS["tflite"]
 MODEL_FILE: Final = "model.tflite"
+_LEAST_WEIGHTS: Final = 1024
+"""Elements below which the converter leaves weights as they are under dynamic quantization
+(minimum_elements_for_weights in TensorFlow's quantization_config.h)."""
 
 WITH_WEIGHTS: Final = frozenset(
     {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "FULLY_CONNECTED", "BATCH_MATMUL", "GATHER"}
@@ -135,7 +138,7 @@ def _reason(operator: NamedOperator, kept: frozenset[str], recipe: Recipe) -> Fl
     if operator.type in MOVING_TYPES and operator.type not in WITH_WEIGHTS:
         return "data_movement"
     if recipe.mode is Mode.DYNAMIC and operator.type in WITH_WEIGHTS:
-        return "unsupported_by_recipe"
+        return "too_small" if operator.weights < _LEAST_WEIGHTS else "unsupported_by_recipe"
     return "not_quantizable"
 
 

@@ -5,6 +5,7 @@ operators that were fused into it, each with its name scope; but a result that i
 lost them, and is found by walking the source's graph back from that output.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +33,8 @@ class NamedOperator:
     tensor: name of its result in the file. origin: the same in every conversion of one source: the name of
     the result, or of the output that it is. names, types: all that it is called, the nearest first; a fused
     operator has those of every part. Layer names and classes for Keras, names and types of TensorFlow's
-    operators and name scopes for a SavedModel; TFLite's own type is always among the types.
+    operators and name scopes for a SavedModel; TFLite's own type is always among the types. weights: elements
+    of its largest constant.
     """
 
     tensor: str
@@ -41,6 +43,7 @@ class NamedOperator:
     names: tuple[str, ...]
     types: tuple[str, ...]
     computes: str
+    weights: int
 
     @property
     def name(self) -> str:
@@ -105,6 +108,7 @@ class _Origins:
             names=tuple(dict.fromkeys((*names, operator.name))),
             types=tuple(dict.fromkeys((operator.type, *types))),
             computes=compute_dtype(operator),
+            weights=max((math.prod(one.shape) for one in operator.inputs if one.is_constant), default=0),
         )
 
     def _parts(self, operator: TfliteOperator) -> list[str]:

@@ -34,3 +34,10 @@ def test_full_integer_builds_keep_the_logits_at_a_quarter_of_the_size(facts: Fac
 def test_other_builds_keep_the_logits(facts: Facts) -> None:
     for recipe, least in (("tflite-float16", 40), ("tflite-int8-dynamic", 20), ("tflite-int16x8", 20)):
         assert facts.parity(recipe)["predictions"] > least, recipe
+
+
+def test_dynamic_builds_name_the_weights_that_are_too_few(facts: Facts) -> None:
+    """The converter leaves weights of less than 1024 elements in float: those of the first layers."""
+    reasons = {one.type: one.reason for one in facts.build("tflite-int8-dynamic").float_operators}
+    assert reasons["CONV_2D"] == reasons["DEPTHWISE_CONV_2D"] == "too_small"
+    assert reasons["ADD"] == "not_quantizable"
