@@ -19,10 +19,13 @@ from phoneproof.toolchains.request import BuildRequest
 FLOAT_LEAST_DB: Final = 60.0
 """XNNPACK's float32 kernels come within 100 dB of torch's; half precision programs are left at 40."""
 
-INT8_LEAST_DB: Final = 10.0
-"""Of the quantized program as torch computes it, step by step in float, which XNNPACK mostly equals: its
-rounding differs by a step here and there, and a deep network can make much of that (15 dB were left of a
-MobileNetV2 with random weights). Below, a kernel got other scales or layouts than it should."""
+INT8_LEAST_DB: Final = 20.0
+"""Of the quantized program as torch computes it, step by step in float, which XNNPACK equals but for a step
+here and there. A deep network can make much of these steps (MobileNetV2 with random weights: 11 dB), but then
+int8 itself is as far from float: a build that is within INT8_SLACK_DB as near to the source passes, too. One
+with a kernel that got other scales or layouts than it should does not (12 dB, where 35 were possible)."""
+
+INT8_SLACK_DB: Final = 6.0
 
 _SEED: Final = 20
 
@@ -34,9 +37,7 @@ def check_build(path: Path, source: ExportedSource, program: Any, wanted: BuildR
     the first calibration sample where there is one, else random.
     """
     arrays = _input(source, wanted)
-    with torch.inference_mode():
-        tensors = [torch.from_numpy(np.array(one)) for one in arrays]
-        expected = [one.detach().numpy() for one in runner(program)(tensors)]
+    expected, exact = _outputs(program, arrays), _outputs(source.program, arrays)
     try:
         session = load(LoadRequest(path, "cpu", allow_fallback=False, threads=1, options={}))
         names = (spec.name for spec in source.inputs)
@@ -48,9 +49,10 @@ def check_build(path: Path, source: ExportedSource, program: Any, wanted: BuildR
             where=str(path),
             next_step="The log names the operator; change it in the model, or leave these builds out.",
         ) from error
-    is_quantized = wanted.recipe != "executorch-float32"
-    for spec, value, reference in zip(source.outputs, found, expected, strict=True):
-        fault = _fault(spec, value, reference, INT8_LEAST_DB if is_quantized else FLOAT_LEAST_DB)
+    least = FLOAT_LEAST_DB if wanted.recipe == "executorch-float32" else INT8_LEAST_DB
+    outputs = zip(source.outputs, found, expected, exact, strict=True)
+    for spec, value, reference, of_source in outputs:
+        fault = fault_of(spec, value, reference, of_source, least)
         if fault is not None:
             raise ToolchainError(
                 f"The build's output {spec.name!r} is wrong: {fault}.",
@@ -58,6 +60,12 @@ def check_build(path: Path, source: ExportedSource, program: Any, wanted: BuildR
                 next_step="ExecuTorch misunderstands the model: report it there, and leave the operators in "
                 "doubt in float with keep_float_names, or the ExecuTorch builds out.",
             )
+
+
+def _outputs(program: Any, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    with torch.inference_mode():
+        tensors = [torch.from_numpy(np.array(one)) for one in arrays]
+        return [one.detach().numpy() for one in runner(program)(tensors)]
 
 
 def _input(source: ExportedSource, wanted: BuildRequest) -> Sequence[NDArray[Any]]:
@@ -75,12 +83,23 @@ def _random(spec: TensorSpec, seed: int) -> NDArray[Any]:
     return np.zeros(spec.shape, spec.dtype)
 
 
-def _fault(spec: TensorSpec, value: NDArray[Any], reference: NDArray[Any], least_db: float) -> str | None:
+def fault_of(
+    spec: TensorSpec,
+    value: NDArray[Any],
+    reference: NDArray[Any],
+    exact: NDArray[Any],
+    least_db: float,
+) -> str | None:
+    """What is wrong with an output of the build, as the end of a sentence; None if nothing is.
+
+    reference: the same output of what was lowered. exact: of the source. least_db: FLOAT_LEAST_DB or
+    INT8_LEAST_DB.
+    """
     if value.dtype.name != spec.dtype or value.shape != spec.shape:
         return f"{value.dtype.name} {value.shape} instead of {spec.dtype} {spec.shape}"
     if not spec.dtype.startswith("float"):
         return None  # an argmax, of which the nearest rival may win by rounding
-    if not np.isfinite(reference).all():
+    if not np.isfinite(exact).all() or not np.isfinite(reference).all():
         return None
     if not np.isfinite(value).all():
         return "it is not finite, which the source's is"
@@ -88,6 +107,7 @@ def _fault(spec: TensorSpec, value: NDArray[Any], reference: NDArray[Any], least
     reached = sqnr_db(reference, value)
     # A decibel of nothing says nothing: both are zero but for rounding.
     is_nothing = max(np.abs(reference).max(initial=0.0), np.abs(value).max(initial=0.0)) < 1e-6
-    if reached >= least or is_nothing:
+    is_as_near = sqnr_db(exact, value) >= sqnr_db(exact, reference) - INT8_SLACK_DB
+    if reached >= least or is_nothing or (least_db == INT8_LEAST_DB and is_as_near):
         return None
     return f"{reached:.1f} dB against what it was lowered from, less than {least:g} dB"
