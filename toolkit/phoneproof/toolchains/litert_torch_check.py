@@ -16,7 +16,7 @@ from phoneproof.sources.agreement import Arrays, Network, disagreement, trial_in
 from phoneproof.sources.exported_program import ExportedSource
 from phoneproof.sources.program_running import network_of
 
-_LEAST_DB: Final[Mapping[Precision, float]] = {Precision.FLOAT32: 80.0, Precision.FLOAT16: 25.0}
+_LEAST_DB: Final[Mapping[Precision, float]] = {Precision.FLOAT32: 80.0, Precision.FLOAT16: 10.0}
 """Least signal to noise ratio between a float build and its source."""
 
 
