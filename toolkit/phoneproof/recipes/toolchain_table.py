@@ -88,12 +88,7 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
             name="coreml",
             module="phoneproof.toolchains.coreml",
             pin_file="coreml.txt",
-            least_versions={
-                "coremltools": "9.0",
-                "torch": "2.13.0",
-                "torchao": "0.18.0",
-                "executorch": "1.5.1",
-            },
+            least_versions={"coremltools": "9.0", "torch": "2.13.0", "torchao": "0.18.0"},
             revision=1,
             calibration=dict.fromkeys(Method, "phoneproof.quantize.calibrate_torch"),
             memory_bytes=1_500_000_000,
