@@ -52,10 +52,10 @@ def test_a_source_that_the_model_does_not_have_is_refused_at_its_key(tmp_path: P
     ("forms", "recipe", "takes", "instead"),
     [
         (["onnx"], "tflite-int8", "'keras', 'savedmodel', 'pytorch', 'exported_program'", ["onnx-int8"]),
-        (["keras"], "coreml-float16", "'pytorch', 'exported_program'", ["tflite-float16"]),
+        (["keras"], "coreml-int8", "'pytorch', 'exported_program'", ["tflite-int8"]),
         (["savedmodel"], "executorch-int8-dynamic", "'pytorch', 'exported_program'", ["tflite-int8-dynamic"]),
         (["exported_program"], "torch-qnnpack-int8", "'pytorch'", ["executorch-int8", "coreml-int8"]),
-        (["onnx"], "coreml-int8-weights", "'pytorch', 'exported_program'", []),
+        (["onnx"], "coreml-int8-weights", "'pytorch', 'exported_program', 'keras', 'savedmodel'", []),
     ],
 )
 def test_no_form_that_fits_names_what_the_recipe_is_made_from_and_recipes_that_do(
