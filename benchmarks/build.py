@@ -128,8 +128,13 @@ def prepare(folder: Path, samples: int) -> None:
     for script in (TORCH, KERAS):
         call([sys.executable, "-c", script, str(folder), str(SEED)])
     (folder / "network.py").write_text(NETWORK)
-    builds = "".join(f'\n[[builds]]\nrecipe = "{Path(name).stem}"\n' for name in SCRIPTS)
-    (folder / "phoneproof.toml").write_text(PLAN + builds)
+    (folder / "phoneproof.toml").write_text(PLAN + "".join(map(build_of, SCRIPTS)))
+
+
+def build_of(name: str) -> str:
+    """The plan's entry for a file of SCRIPTS: from the form that the vendor's script reads too."""
+    source = "keras" if name.startswith("tflite") else "pytorch"
+    return f'\n[[builds]]\nrecipe = "{Path(name).stem}"\nsource = "{source}"\n'
 
 
 def call(command: list[str], accepted: tuple[int, ...] = (0,), **environment: str) -> float:
