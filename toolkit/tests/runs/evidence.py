@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+from phoneproof.builds.model_files import model_sha256
 from phoneproof.builds.store import Kind, Store
-from phoneproof.devices.job_folder import sha256_of
 from phoneproof.runs.handed_over import read_manifest
 from tests.runs.project import journal_of, report_of
 
@@ -81,4 +81,4 @@ def check_run(run: Path) -> None:
         assert path.read_bytes().endswith(b"\n")
     for path in run.glob("builds/**/build.json"):
         manifest = read_manifest(path.parent)
-        assert sha256_of(path.parent / manifest.model_file) == manifest.sha256
+        assert model_sha256(path.parent / manifest.model_file) == manifest.sha256
