@@ -171,9 +171,9 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
     """One given array as a sample of `tensor`, without its batch dimension, little-endian, ready to store.
 
     Taken are the tensor's own shape after the batch dimension, or with a leading batch of 1; its own dtype;
-    float64 for float32 (rounded once); other integers that an integer dtype holds; and float32 or float64 for
-    a quantized tensor, quantized. Any other dtype or shape raises DataError: integers are never cast to
-    float, since unscaled pixels hide there.
+    float64 (rounded once) and float16 for float32; other integers, and truths as 0 and 1, that an integer
+    dtype holds; and float32 or float64 for a quantized tensor, quantized. Any other dtype or shape raises
+    DataError: integers are never cast to float, since unscaled pixels hide there.
     """
     where = f"input {tensor.name!r}"
     value = value.astype(value.dtype.newbyteorder("="), copy=False)
@@ -190,7 +190,9 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
             value = value.astype(np.float32)
     if value.dtype == np.float32 and is_quantized(tensor):
         value = quantize(value, tensor)
-    if value.dtype.kind in "iu" and tensor.dtype in (*INTEGER_DTYPES, "int64") and not is_quantized(tensor):
+    if value.dtype == np.float16 and tensor.dtype == "float32":
+        value = value.astype(np.float32)
+    if value.dtype.kind in "iub" and tensor.dtype in (*INTEGER_DTYPES, "int64") and not is_quantized(tensor):
         value = _narrowed(value, tensor, where)
     if tensor.dtype not in DTYPE_SIZES or value.dtype != np.dtype(tensor.dtype):
         raise DataError(

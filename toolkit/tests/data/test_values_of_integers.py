@@ -17,6 +17,14 @@ def test_integers_take_the_dtype_of_the_build_where_it_holds_them() -> None:
     assert taken.tolist() == [7, 0, 2**31 - 1]
 
 
+def test_truths_become_0_and_1_and_half_floats_are_widened() -> None:
+    assert input_array(np.array([True, False, True]), TOKENS).tolist() == [1, 0, 1]
+    halves = np.array([0.1, -2.0, 65504.0], np.float16)
+    widened = input_array(halves, TensorSpec("x", "float32", (1, 3)))
+    assert widened.dtype == np.float32
+    np.testing.assert_array_equal(widened, halves.astype(np.float32))
+
+
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
 def test_an_integer_that_does_not_fit_is_refused(value: int) -> None:
     with pytest.raises(DataError, match="int32 cannot hold") as caught:
