@@ -71,7 +71,7 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
                 "ai-edge-litert": "2.3.0",
                 "litert-quantizer": "0.11.0",
             },
-            revision=1,
+            revision=2,
             # minmax too: TensorFlow's own calibrator takes a sum for the tensor that it overwrote in place.
             calibration=dict.fromkeys(Method, "phoneproof.quantize.calibrate_tflite"),
             memory_bytes=2_000_000_000,
