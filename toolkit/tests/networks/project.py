@@ -33,12 +33,14 @@ NETWORKS: Final = (
     Network(
         "mobilenet_torch",
         "MobileNetV2, PyTorch",
-        "torchvision's, 224 x 224, 20 classes, random weights; patches of two photographs.",
+        "torchvision's, 224 x 224, 20 classes, random weights; patches of two photographs. "
+        "The worst slice is a class whose logit is near zero on every patch.",
     ),
     Network(
         "mobilenet_keras",
         "MobileNetV2, Keras",
-        "keras.applications', 224 x 224, 20 classes, random weights; patches of two photographs.",
+        "keras.applications', 224 x 224, 20 classes, random weights; patches of two photographs. "
+        "The worst slice is a class whose logit is near zero on every patch.",
     ),
     Network(
         "basic_pitch",

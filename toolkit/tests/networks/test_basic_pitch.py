@@ -24,10 +24,9 @@ def test_float_builds_agree_in_each_output(facts: Facts, build: str) -> None:
 
 
 def test_the_outputs_of_a_file_are_judged_under_the_names_of_the_source(facts: Facts) -> None:
-    """The package of the wheel is float16."""
     parity = facts.parity("coreml-file")
     assert parity.keys() == OUTPUTS
-    assert min(parity.values()) > 20
+    assert min(parity.values()) > 60
 
 
 def test_the_onnx_form_has_its_own_reference(facts: Facts) -> None:
@@ -54,3 +53,11 @@ def test_int8_builds_judge_each_output(facts: Facts, recipe: str) -> None:
 
 def test_dynamic_ranges_keep_every_output(facts: Facts) -> None:
     assert min(facts.parity("tflite-int8-dynamic").values()) > 15
+
+
+def test_float16_builds_are_made_and_fail_by_their_numbers(facts: Facts) -> None:
+    """The network takes logarithms of a spectrum: what is right of float16 is for the gate to say."""
+    for recipe in ("tflite-float16", "coreml-float16"):
+        assert facts.build(recipe).error is None
+        assert facts.parity(recipe).keys() == OUTPUTS
+    assert facts.result("coreml-float16").verdict == "fail"

@@ -8,7 +8,7 @@ from tests.networks.facts import Facts
 
 pytestmark = pytest.mark.slow
 
-INT8 = ("executorch-int8", "coreml-int8", "onnx-int8", "onnx-int8-qoperator", "torch-qnnpack-int8")
+INT8 = ("executorch-int8", "coreml-int8", "onnx-int8", "onnx-int8-qoperator")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,14 @@ def test_builds_without_calibration_keep_the_logits(facts: Facts) -> None:
         assert facts.parity(recipe)["logits"] > least, recipe
 
 
-def test_dynamic_executorch_builds_leave_convolutions_in_float(facts: Facts) -> None:
-    """Most of the weights are the convolutions': the build stays large, and says why."""
-    assert facts.ratio("executorch-int8-dynamic") > 0.9
-    assert facts.float_types("executorch-int8-dynamic") >= {"conv2d"}
+def test_dynamic_executorch_builds_leave_depthwise_convolutions_in_float(facts: Facts) -> None:
+    """17 of its 52 convolutions, with few of the weights: the others are quantized by what each run holds."""
+    left = [one.type for one in facts.build("executorch-int8-dynamic").float_operators]
+    assert left.count("conv2d") == 17
+    assert facts.ratio("executorch-int8-dynamic") < 0.35
+
+
+def test_qnnpack_loses_more_as_it_does_not_fuse_relu6(facts: Facts) -> None:
+    """torch's FX quantization gives each convolution the range before ReLU6, which is wider than that after."""
+    assert 12 < facts.parity("torch-qnnpack-int8")["logits"] < facts.parity("executorch-int8")["logits"] - 6
+    assert facts.ratio("torch-qnnpack-int8") < 0.35
