@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from phoneproof.errors import SourceModelError, said
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
 from phoneproof.sources.exported_archive import EXPORT_AGAIN, check_archive
+from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.program_digest import content_sha256
 from phoneproof.sources.program_shapes import fixed
 from phoneproof.sources.request import ExportedProgramRequest
@@ -52,14 +53,7 @@ def load_program(request: ExportedProgramRequest) -> ExportedSource:
     path = Path(request.path)
     program = read_program(path, request.trust_pickle)
     sha256 = content_sha256(program)
-    if request.sha256 is not None and request.sha256 != sha256:
-        raise SourceModelError(
-            "The source model has changed since the run was planned.",
-            where=request.path,
-            next_step="Start the command again.",
-            planned_sha256=request.sha256,
-            found_sha256=sha256,
-        )
+    refuse_changed(sha256, request.sha256, request.path)
     _refuse_state(program, str(path))
     program = fixed(program, dict(request.shapes), str(path))
     inputs = tuple(_spec(name, program, str(path), "input") for name in input_names(program))

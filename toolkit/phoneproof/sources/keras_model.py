@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from phoneproof.errors import SourceModelError, said
+from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.request import KerasSourceRequest
 from phoneproof.sources.tensorflow_graph import (
     Layer,
@@ -18,7 +19,6 @@ from phoneproof.sources.tensorflow_graph import (
     OpenTensor,
     TensorflowSource,
     frozen,
-    refuse_changed,
 )
 from phoneproof.sources.tensorflow_vendor import keras
 
@@ -35,7 +35,7 @@ def load_keras(request: KerasSourceRequest) -> TensorflowSource:
     SourceModelError as `open_keras` and `frozen`; also if it is not the model that was planned.
     """
     model = open_keras(Path(request.path), request.trust_pickle)
-    refuse_changed(model, request.sha256)
+    refuse_changed(model.sha256, request.sha256, str(model.path))
     return frozen(model, request.shapes)
 
 

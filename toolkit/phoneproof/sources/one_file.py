@@ -13,7 +13,8 @@ from typing import Any
 from phoneproof.builds.source_facts import ONE_FILE
 from phoneproof.protocol.codec import from_dict
 from phoneproof.protocol.work import Progress, run_worker, write_bytes_atomically
-from phoneproof.sources.onnx_model import check_unchanged, read_whole
+from phoneproof.sources.onnx_model import read_whole
+from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.request import OnnxSourceRequest
 
 
@@ -22,7 +23,7 @@ def write_one_file(request: Mapping[str, Any], folder: Path, progress: Progress)
     wanted = from_dict(OnnxSourceRequest, request)
     progress.say("write")
     model, sha256 = read_whole(Path(wanted.path))
-    check_unchanged(wanted, sha256)
+    refuse_changed(sha256, wanted.sha256, wanted.path)
     content = model.SerializeToString()
     write_bytes_atomically(folder / ONE_FILE, content)
     return {"sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}

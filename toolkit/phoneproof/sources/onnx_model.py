@@ -12,6 +12,7 @@ from phoneproof.errors import SourceModelError
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.onnx_header import read_header
 from phoneproof.sources.onnx_shapes import fixed, specs
+from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.request import OnnxSourceRequest
 
 SIZE_LIMIT: Final = 2**31 - 1
@@ -36,20 +37,8 @@ class OnnxSource:
 def load_source(request: OnnxSourceRequest) -> OnnxSource:
     """The source model that `request` names. SourceModelError if it is unusable or not the one planned."""
     source = load_onnx(Path(request.path), request.shapes)
-    check_unchanged(request, source.sha256)
+    refuse_changed(source.sha256, request.sha256, request.path)
     return source
-
-
-def check_unchanged(request: OnnxSourceRequest, sha256: str) -> None:
-    """SourceModelError if the model with this hash is not the one that was planned."""
-    if request.sha256 is not None and request.sha256 != sha256:
-        raise SourceModelError(
-            "The source model has changed since the run was planned.",
-            where=request.path,
-            next_step="Start the command again.",
-            planned_sha256=request.sha256,
-            found_sha256=sha256,
-        )
 
 
 def load_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> OnnxSource:

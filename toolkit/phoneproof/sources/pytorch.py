@@ -14,6 +14,7 @@ from phoneproof.errors import SourceModelError, said
 from phoneproof.protocol.work import write_bytes_atomically
 from phoneproof.sources.agreement import FLOAT_LEAST_DB, Network, disagreement, trial_inputs
 from phoneproof.sources.exported_program import ExportedSource, load_program
+from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.program_running import check_repeatable, network_of
 from phoneproof.sources.python_module import failure_in_code, listed, module_of
 from phoneproof.sources.request import ExportedProgramRequest, PytorchSourceRequest
@@ -34,7 +35,7 @@ def export_to(request: PytorchSourceRequest, folder: Path) -> ExportedSource:
     path = folder / EXPORTED_FILE
     write_bytes_atomically(path, buffer.getvalue())
     source = load_program(ExportedProgramRequest("exported_program", str(path), outputs=request.outputs))
-    _check_sha256(source.sha256, request)
+    refuse_changed(source.sha256, request.sha256, request.path)
     _check_inputs(source, request)
     check_repeatable(source, request.path)
     what = disagreement(_eager(module, request), network_of(source.runner()), request.inputs, FLOAT_LEAST_DB)
@@ -136,17 +137,6 @@ def _renamed(forward: Any, request: PytorchSourceRequest) -> Any:
             next_step="Rename the input in the plan.",
         ) from error
     return renamed
-
-
-def _check_sha256(sha256: str, request: PytorchSourceRequest) -> None:
-    if request.sha256 is not None and request.sha256 != sha256:
-        raise SourceModelError(
-            "The source model has changed since the run was planned.",
-            where=request.path,
-            next_step="Start the command again.",
-            planned_sha256=request.sha256,
-            found_sha256=sha256,
-        )
 
 
 def _check_inputs(source: ExportedSource, request: PytorchSourceRequest) -> None:

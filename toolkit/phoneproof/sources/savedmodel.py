@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from phoneproof.builds.model_files import model_sha256
 from phoneproof.errors import SourceModelError, said
+from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.request import SavedModelRequest
 from phoneproof.sources.savedmodel_graph import load_graph
 from phoneproof.sources.tensorflow_graph import (
@@ -13,7 +14,6 @@ from phoneproof.sources.tensorflow_graph import (
     OpenTensor,
     TensorflowSource,
     frozen,
-    refuse_changed,
 )
 from phoneproof.sources.tensorflow_vendor import tensorflow
 
@@ -26,7 +26,7 @@ def load_savedmodel(request: SavedModelRequest) -> TensorflowSource:
     SourceModelError as `open_savedmodel` and `frozen`; also if it is not the model that was planned.
     """
     model = open_savedmodel(Path(request.path), request.signature)
-    refuse_changed(model, request.sha256)
+    refuse_changed(model.sha256, request.sha256, str(model.path))
     return frozen(model, request.shapes)
 
 

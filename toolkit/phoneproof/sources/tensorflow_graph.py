@@ -104,18 +104,6 @@ def frozen(model: OpenModel, shapes: Mapping[str, tuple[int, ...]]) -> Tensorflo
     return TensorflowSource(model.path, model.sha256, inputs, outputs, function, layers, parameters)
 
 
-def refuse_changed(model: OpenModel, planned: str | None) -> None:
-    """SourceModelError if the model is not the one that was planned; `planned` None checks nothing."""
-    if planned is not None and planned != model.sha256:
-        raise SourceModelError(
-            "The source model has changed since the run was planned.",
-            where=str(model.path),
-            next_step="Start the command again.",
-            planned_sha256=planned,
-            found_sha256=model.sha256,
-        )
-
-
 def trace(model: OpenModel, inputs: Sequence[TensorSpec]) -> tuple[Any, tuple[Layer, ...]]:
     """The frozen function for inputs of these shapes, and the layers it came from.
 
