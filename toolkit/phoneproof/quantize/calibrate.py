@@ -5,15 +5,15 @@ methods wanted. One pass serves them all. Result: `{"ranges": [{method, percenti
 "tensors"}`; the files, each a ranges.json, lie in the work folder.
 """
 
-import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from phoneproof.errors import ProtocolError
 from phoneproof.protocol.work import Progress, run_worker
-from phoneproof.quantize.calibration import read_calibration, stored_samples, write_all
+from phoneproof.quantize.calibration import CalibrationRequest, Observed, calibrated
 from phoneproof.quantize.observe import observe
 from phoneproof.quantize.onnx_graph import prepare
 from phoneproof.sources.onnx_model import load_source
@@ -22,20 +22,14 @@ from phoneproof.sources.request import OnnxSourceRequest
 
 def calibrate(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
     """Collect the statistics in one pass and write one ranges file per method into `folder`."""
-    wanted = read_calibration(request)
+    return calibrated(request, folder, progress, _prepare)
+
+
+def _prepare(wanted: CalibrationRequest) -> Observed:
     if not isinstance(wanted.source, OnnxSourceRequest):
         raise ProtocolError("This worker calibrates ONNX models.", where="$.source.format")
-    progress.say("prepare")
     source = load_source(wanted.source)
-    samples = stored_samples(wanted)
-    histograms = observe(
-        prepare(source),
-        samples.read(source.inputs),
-        wanted.threads or os.cpu_count() or 1,
-        lambda done: progress.say("calibrate", done, samples.count),
-    )
-    progress.say("ranges")
-    return write_all(folder, wanted, histograms, samples.count)
+    return Observed(source.inputs, partial(observe, prepare(source)))
 
 
 if __name__ == "__main__":

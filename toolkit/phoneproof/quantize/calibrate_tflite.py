@@ -5,15 +5,15 @@ It runs the float graph that TFLiteConverter quantizes and collects statistics o
 range there, for every method.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from phoneproof.errors import DataError, ProtocolError, ToolchainError, said
 from phoneproof.protocol.work import Progress, run_worker
-from phoneproof.quantize.calibration import read_calibration, stored_samples, write_all
+from phoneproof.quantize.calibration import CalibrationRequest, Observed, calibrated, stored_samples
 from phoneproof.quantize.statistics import Histogram, Scratch, TensorStatistics
 from phoneproof.quantize.tflite_converter import (
     SIGNATURE,
@@ -29,28 +29,21 @@ from phoneproof.sources.tensorflow_graph import TensorflowSource, input_name
 
 def calibrate(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
     """Collect the statistics in one pass and write one ranges file per method into `folder`."""
-    wanted = read_calibration(request)
+    return calibrated(request, folder, progress, _prepare)
+
+
+def _prepare(wanted: CalibrationRequest) -> Observed:
     if not isinstance(wanted.source, KerasSourceRequest | SavedModelRequest):
         raise ProtocolError("This worker calibrates TensorFlow models.", where="$.source.format")
-    progress.say("prepare")
     source = load_tensorflow(wanted.source)
-    samples = stored_samples(wanted)
-    first = next(iter(samples.read(source.inputs)), None)
+    first = next(iter(stored_samples(wanted).read(source.inputs)), None)
     if first is None:
         raise DataError(
             "The calibration set has no samples.", where="calibration", next_step="Add samples to the set."
         )
     with converters(source) as make_converter:
         content = calibration_graph(source, first, make_converter)
-    histograms = observe(
-        content,
-        source,
-        samples.read(source.inputs),
-        wanted.threads or os.cpu_count() or 1,
-        lambda done: progress.say("calibrate", done, samples.count),
-    )
-    progress.say("ranges")
-    return write_all(folder, wanted, histograms, samples.count)
+    return Observed(source.inputs, partial(observe, content, source))
 
 
 def observe(

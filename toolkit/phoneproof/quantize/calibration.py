@@ -1,6 +1,7 @@
-"""What calibration workers are asked, a source model, samples and methods, and answer: files of ranges."""
+"""What calibration workers are asked, a source model, samples and methods, and how they answer: ranges."""
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,15 @@ from phoneproof.data.store import SampleStore
 from phoneproof.errors import RecipeError
 from phoneproof.protocol.codec import from_dict
 from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.protocol.work import Progress
 from phoneproof.quantize.ranges import RANGES_VERSION, Ranges, range_of, write_ranges
 from phoneproof.quantize.statistics import Histogram
 from phoneproof.recipes.table import Method
 from phoneproof.sources.request import SourceRequest
+
+Samples = Iterable[Mapping[str, NDArray[Any]]]
+Observe = Callable[[Samples, int, Callable[[int], None]], Mapping[str, Histogram]]
+"""One pass over samples, with so many threads, telling how many are done: a histogram of each tensor."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,38 @@ class StoredSamples:
         for index in range(self.count):
             rows = self.store.read_inputs(index, 1, inputs, preprocess, layout)
             yield {one.name: rows[one.name].reshape(one.shape) for one in inputs}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A source model that is ready for its pass. inputs: its inputs, by which the samples are read."""
+
+    inputs: tuple[TensorSpec, ...]
+    observe: Observe
+
+
+def calibrated(
+    request: Mapping[str, Any],
+    folder: Path,
+    progress: Progress,
+    prepare: Callable[[CalibrationRequest], Observed],
+) -> Mapping[str, Any]:
+    """The work of every calibration worker: one pass, and one ranges file per method in `folder`.
+
+    prepare: loads the request's source model; ProtocolError for a format that the worker does not read.
+    Raises as `read_calibration`, `prepare` and `stored_samples`, and what the pass raises.
+    """
+    wanted = read_calibration(request)
+    progress.say("prepare")
+    observed = prepare(wanted)
+    samples = stored_samples(wanted)
+    histograms = observed.observe(
+        samples.read(observed.inputs),
+        wanted.threads or os.cpu_count() or 1,
+        lambda done: progress.say("calibrate", done, samples.count),
+    )
+    progress.say("ranges")
+    return write_all(folder, wanted, histograms, samples.count)
 
 
 def read_calibration(request: Mapping[str, Any]) -> CalibrationRequest:
