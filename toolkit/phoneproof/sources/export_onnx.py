@@ -5,7 +5,6 @@ gives what the program does, by the same names; its operators are named after th
 same request with the same tool versions gives the same bytes.
 """
 
-import hashlib
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -13,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import onnx
 import torch
 
 from phoneproof.errors import SourceModelError, ToolchainError, said
 from phoneproof.protocol.codec import from_dict
-from phoneproof.protocol.work import Progress, run_worker, write_bytes_atomically
-from phoneproof.sources.agreement import FLOAT_LEAST_DB, Arrays, Network, disagreement
+from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.sources.exported_program import ExportedSource, load_program
+from phoneproof.sources.onnx_export import Exported, free_name, refuse_wrong, write_export
 from phoneproof.sources.onnx_model import SIZE_LIMIT
 from phoneproof.sources.onnx_versions import GREATEST_IR
 from phoneproof.sources.program_running import network_of
@@ -53,13 +51,9 @@ def export(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapp
     model = onnx_of(source)
     content: bytes = model.SerializeToString(deterministic=True)
     progress.say("check")
-    _check(content, source)
-    write_bytes_atomically(folder / wanted.out, content)
-    return {
-        "file": wanted.out,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "size_bytes": len(content),
-    }
+    network = network_of(source.runner())
+    refuse_wrong(content, Exported("program", str(source.path), network, source.inputs, source.outputs))
+    return write_export(content, folder, wanted.out)
 
 
 def onnx_of(source: ExportedSource) -> Any:
@@ -117,11 +111,7 @@ def _name_operators(model: Any) -> None:
             wanted = path
         if not _is_operator(node):
             wanted = f"constant {node.output[0]}"
-        name, number = wanted, 1
-        while name in taken:
-            name, number = f"{wanted}:{number}", number + 1
-        taken.add(name)
-        node.name = name
+        node.name = free_name(wanted, taken)
 
 
 def _is_operator(node: Any) -> bool:
@@ -156,42 +146,6 @@ def _forget_notes(model: Any) -> None:
         if hasattr(part, "metadata_props"):
             del part.metadata_props[:]
         part.doc_string = ""
-
-
-def _check(content: bytes, source: ExportedSource) -> None:
-    try:
-        onnx.checker.check_model(content)
-        what = disagreement(
-            network_of(source.runner()), _network(content, source), source.inputs, FLOAT_LEAST_DB
-        )
-    except Exception as error:  # ONNX's and ONNX Runtime's exceptions have no common base class
-        raise ToolchainError(
-            f"The exported ONNX model does not load or run: {said(error)}.",
-            where=str(source.path),
-            next_step="Export the model to ONNX yourself and name that as the source model.",
-        ) from error
-    if what is not None:
-        raise ToolchainError(
-            f"The ONNX model does not compute what the program does: {what}.",
-            where=str(source.path),
-            next_step="Export the model to ONNX yourself and name that as the source model.",
-        )
-
-
-def _network(content: bytes, source: ExportedSource) -> Network:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    names = [spec.name for spec in source.inputs]
-    outputs = [spec.name for spec in source.outputs]
-
-    def run(inputs: Arrays) -> Arrays:
-        return list(session.run(outputs, dict(zip(names, inputs, strict=True))))
-
-    return run
 
 
 if __name__ == "__main__":

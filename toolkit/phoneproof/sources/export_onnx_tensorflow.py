@@ -6,7 +6,6 @@ by the same names and in the same layout; its operators are named after the laye
 request with the same tool versions gives the same bytes.
 """
 
-import hashlib
 import re
 import sys
 from collections import Counter
@@ -15,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import onnx
-
 from phoneproof.errors import ToolchainError, said
 from phoneproof.protocol.codec import from_dict
-from phoneproof.protocol.work import Progress, run_worker, write_bytes_atomically
-from phoneproof.sources.agreement import FLOAT_LEAST_DB, Arrays, Network, disagreement
+from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.sources.inspect_tensorflow import load_tensorflow
+from phoneproof.sources.onnx_export import EXPORT_YOURSELF, Exported, free_name, refuse_wrong, write_export
 from phoneproof.sources.onnx_versions import GREATEST_IR
 from phoneproof.sources.request import KerasSourceRequest, SavedModelRequest
 from phoneproof.sources.tensorflow_graph import TensorflowSource, source_network, without_calls
@@ -32,8 +29,6 @@ OPSET: Final = 18
 _COUNTER: Final = re.compile(r"__\d+|:\d+$")
 _MOVING: Final = frozenset({"Transpose", "Cast"})
 """What the converter puts between layers; none of them is the layer."""
-
-_ADVICE: Final = "Export the model to ONNX yourself and name that as the source model."
 
 
 @dataclass(frozen=True)
@@ -56,9 +51,9 @@ def export(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapp
     progress.say("export")
     content: bytes = onnx_of(source).SerializeToString(deterministic=True)
     progress.say("check")
-    _check(content, source)
-    write_bytes_atomically(folder / wanted.out, content)
-    return {"file": wanted.out, "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+    network = source_network(source)
+    refuse_wrong(content, Exported("source", str(source.path), network, source.inputs, source.outputs))
+    return write_export(content, folder, wanted.out)
 
 
 def onnx_of(source: TensorflowSource) -> Any:
@@ -78,7 +73,7 @@ def onnx_of(source: TensorflowSource) -> Any:
         raise ToolchainError(
             f"tf2onnx cannot export the model: {type(error).__name__}: {said(error, 400)}.",
             where=str(source.path),
-            next_step=f"Replace the operator it names. {_ADVICE}",
+            next_step=f"Replace the operator it names. {EXPORT_YOURSELF}",
         ) from error
     model.ir_version = min(model.ir_version, GREATEST_IR)
     unknown = sorted({node.domain for node in model.graph.node} - {"", "ai.onnx"})
@@ -86,7 +81,7 @@ def onnx_of(source: TensorflowSource) -> Any:
         raise ToolchainError(
             f"tf2onnx left operators that are not ONNX's: {', '.join(unknown)}.",
             where=str(source.path),
-            next_step=_ADVICE,
+            next_step=EXPORT_YOURSELF,
         )
     del model.opset_import[:]
     model.opset_import.add(domain="", version=OPSET)
@@ -143,11 +138,11 @@ class _Names:
         alone = Counter(layer for layer, step in operators if step not in _MOVING)
         for node, (layer, step) in zip(graph.node, operators, strict=True):
             is_layer = layer and alone[layer] == 1 and step not in _MOVING
-            node.name = _free(layer if is_layer else f"{layer}/{step}".strip("/"), names)
+            node.name = free_name(layer if is_layer else f"{layer}/{step}".strip("/"), names)
             for role, listed in (("input", node.input), ("output", node.output)):
                 for index, value in enumerate(listed):
                     if value and value not in values and (role == "output" or value in weights):
-                        values[value] = _free(f"{node.name}.{role}_{index}", taken)
+                        values[value] = free_name(f"{node.name}.{role}_{index}", taken)
         for node in graph.node:
             node.input[:] = [values.get(name, name) for name in node.input]
             node.output[:] = [values.get(name, name) for name in node.output]
@@ -166,48 +161,6 @@ class _Names:
 
     def _layer(self, name: str) -> str:
         return next((one.name for one in self._layers if name.startswith(f"{one.scope}/")), "")
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        name, number = f"{wanted}:{number}", number + 1
-    taken.add(name)
-    return name
-
-
-def _check(content: bytes, source: TensorflowSource) -> None:
-    try:
-        onnx.checker.check_model(content)
-        what = disagreement(source_network(source), _network(content, source), source.inputs, FLOAT_LEAST_DB)
-    except Exception as error:  # ONNX's and ONNX Runtime's exceptions have no common base class
-        raise ToolchainError(
-            f"The exported ONNX model does not load or run: {said(error)}.",
-            where=str(source.path),
-            next_step=_ADVICE,
-        ) from error
-    if what is not None:
-        raise ToolchainError(
-            f"The ONNX model does not compute what the source does: {what}.",
-            where=str(source.path),
-            next_step=_ADVICE,
-        )
-
-
-def _network(content: bytes, source: TensorflowSource) -> Network:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    names = [spec.name for spec in source.inputs]
-    outputs = [spec.name for spec in source.outputs]
-
-    def run(inputs: Arrays) -> Arrays:
-        return list(session.run(outputs, dict(zip(names, inputs, strict=True))))
-
-    return run
 
 
 if __name__ == "__main__":
