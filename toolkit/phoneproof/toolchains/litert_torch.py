@@ -20,7 +20,7 @@ from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.quantize.observe_litert import observe_litert
 from phoneproof.quantize.ranges import range_of
 from phoneproof.recipes.selection import refuse_unknown, wish
-from phoneproof.recipes.table import Mode, Precision, Recipe, RecipeOptions, TargetFloor
+from phoneproof.recipes.table import Precision, Recipe, RecipeOptions, TargetFloor
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
@@ -34,17 +34,19 @@ from phoneproof.toolchains.tflite_file import (
     MOVING_TYPES,
     TfliteFile,
     TfliteOperator,
-    TfliteTensor,
     compute_dtype,
     counted_operators,
     operator_counts,
     read_tflite,
+    tensor_specs,
     wide_tensors,
 )
+from phoneproof.toolchains.tflite_float import refuse_float
 from phoneproof.toolchains.tflite_metadata import LEAST_RUNTIME, with_metadata
 
 TOOLCHAIN: Final = TOOLCHAINS["litert-torch"]
 MODEL_FILE: Final = "model.tflite"
+_NOTHING_TO_QUANTIZE: Final = "a model without convolutions or matrix products has nothing to quantize."
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -139,9 +141,9 @@ def _made(
             in_int8.append(name)
     counts = operator_counts(file)
     if recipe.is_quantized:
-        _refuse_float(counts, left, recipe, str(source.path))
-    inputs = tuple(_spec(*one) for one in zip(file.input_names, file.inputs, strict=True))
-    outputs = tuple(_spec(*one) for one in zip(file.output_names, file.outputs, strict=True))
+        refuse_float(counts, left, recipe, str(source.path), _NOTHING_TO_QUANTIZE)
+    inputs = tensor_specs(file.input_names, file.inputs)
+    outputs = tensor_specs(file.output_names, file.outputs)
     _refuse_io((*inputs, *outputs), source, options)
     return Made(
         MODEL_FILE,
@@ -173,35 +175,6 @@ def _reason(operator: TfliteOperator, kept: set[str]) -> FloatReason:
     return "data_movement" if operator.type in MOVING_TYPES else "not_quantizable"
 
 
-def _refuse_float(counts: Mapping[str, int], left: list[FloatOperator], recipe: Recipe, place: str) -> None:
-    """ToolchainError where the recipe promises integers and the plan does not keep what is in float.
-
-    Beside operators that are kept, those that only move their values may be in float too.
-    """
-    is_kept = any(one.reason == "kept_by_plan" for one in left)
-    allowed = {"kept_by_plan", "data_movement"} if is_kept else set()
-    wrong = [one for one in left if one.reason not in allowed]
-    if recipe.mode is Mode.STATIC and wrong:
-        listed = ", ".join(f"{one.name} ({one.type})" for one in wrong[:5])
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        keep = (
-            "Name them in keep_float_names if the device may run them in float, or use tflite-int8-dynamic."
-        )
-        raise ToolchainError(
-            f"{recipe.name} is all integer, but these operators have no integer form: {listed}{more}.",
-            where=place,
-            next_step=keep if "keep_float_names" in recipe.options else "Use tflite-int8, or other layers.",
-            operators=len(wrong),
-        )
-    if not counts.get("int8") and not counts.get("int16"):
-        raise ToolchainError(
-            f"{recipe.name} left every operator in float.",
-            where=place,
-            next_step="Check keep_float_names and keep_float_types; a model without convolutions or matrix "
-            "products has nothing to quantize.",
-        )
-
-
 def _refuse_other_names(file: TfliteFile, source: ExportedSource) -> None:
     """ToolchainError where the converter dropped or merged inputs or outputs: binding would be a guess."""
     for role, made, wanted in (
@@ -229,12 +202,6 @@ def _refuse_io(made: tuple[TensorSpec, ...], source: ExportedSource, options: Re
                 where=str(source.path),
                 next_step="This is a fault of the converter: try another version of it.",
             )
-
-
-def _spec(name: str, tensor: TfliteTensor) -> TensorSpec:
-    if len(tensor.scales) != 1:
-        return TensorSpec(name, tensor.dtype, tensor.shape)
-    return TensorSpec(name, tensor.dtype, tensor.shape, tensor.scales[0], (tensor.zero_points or (0,))[0])
 
 
 if __name__ == "__main__":

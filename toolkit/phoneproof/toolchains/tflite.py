@@ -25,11 +25,12 @@ from phoneproof.toolchains.tflite_checks import refuse_stateful, refuse_target, 
 from phoneproof.toolchains.tflite_file import (
     MOVING_TYPES,
     TfliteFile,
-    TfliteTensor,
     operator_counts,
     read_tflite,
+    tensor_specs,
     wide_tensors,
 )
+from phoneproof.toolchains.tflite_float import refuse_float
 from phoneproof.toolchains.tflite_names import NamedOperator, named_operators
 from phoneproof.toolchains.tflite_quantize import Conversion, Quantized, convert
 from phoneproof.toolchains.tflite_rewrite import finished
@@ -39,6 +40,7 @@ MODEL_FILE: Final = "model.tflite"
 _LEAST_WEIGHTS: Final = 1024
 """Elements below which the converter leaves weights as they are under dynamic quantization
 (minimum_elements_for_weights in TensorFlow's quantization_config.h)."""
+_SMALL_WEIGHTS: Final = "tflite-int8-dynamic leaves weights with fewer than 1,024 elements in float."
 
 WITH_WEIGHTS: Final = frozenset(
     {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "FULLY_CONNECTED", "BATCH_MATMUL", "GATHER"}
@@ -106,9 +108,9 @@ def _made(
     if recipe.is_quantized:
         left = tuple(_float_operators(operators, kept, recipe))
         in_int8 = _kept_in_int8(operators, kept, recipe)
-        _refuse_float(counts, left, recipe, source)
-    inputs = tuple(_spec(*one) for one in zip(file.input_names, file.inputs, strict=True))
-    outputs = tuple(_spec(*one) for one in zip(file.output_names, file.outputs, strict=True))
+        refuse_float(counts, left, recipe, str(source.path), _SMALL_WEIGHTS)
+    inputs = tensor_specs(file.input_names, file.inputs)
+    outputs = tensor_specs(file.output_names, file.outputs)
     _refuse_io(source, (*inputs, *outputs), options)
     return Made(
         MODEL_FILE,
@@ -149,37 +151,6 @@ def _kept_in_int8(
     return tuple(one.name for one in quantized if one.origin in kept)
 
 
-def _refuse_float(
-    counts: Mapping[str, int], left: tuple[FloatOperator, ...], recipe: Recipe, source: TensorflowSource
-) -> None:
-    """ToolchainError where the recipe promises integers and the plan does not keep what is in float.
-
-    Beside operators that are kept, those that only move their values may be in float too.
-    """
-    is_kept = any(one.reason == "kept_by_plan" for one in left)
-    allowed = {"kept_by_plan", "data_movement"} if is_kept else set()
-    wrong = [one for one in left if one.reason not in allowed]
-    if recipe.mode is Mode.STATIC and wrong:
-        listed = ", ".join(f"{one.name} ({one.type})" for one in wrong[:5])
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        keep = (
-            "Name them in keep_float_names if the device may run them in float, or use tflite-int8-dynamic."
-        )
-        raise ToolchainError(
-            f"{recipe.name} is all integer, but these operators have no integer form: {listed}{more}.",
-            where=str(source.path),
-            next_step=keep if "keep_float_names" in recipe.options else "Use tflite-int8, or other layers.",
-            operators=len(wrong),
-        )
-    if not counts.get("int8") and not counts.get("int16"):
-        raise ToolchainError(
-            f"{recipe.name} left every operator in float.",
-            where=str(source.path),
-            next_step="Check keep_float_names and keep_float_types; tflite-int8-dynamic leaves weights with "
-            "fewer than 1,024 elements in float.",
-        )
-
-
 def _refuse_io(source: TensorflowSource, made: tuple[TensorSpec, ...], options: RecipeOptions) -> None:
     dtypes = {spec.name: spec.dtype for spec in (*source.inputs, *source.outputs)}
     for spec in made:
@@ -189,17 +160,6 @@ def _refuse_io(source: TensorflowSource, made: tuple[TensorSpec, ...], options: 
                 f"The converted model's tensor {spec.name!r} is {spec.dtype}, not {wanted}.",
                 where=str(source.path),
             )
-
-
-def _spec(name: str, tensor: TfliteTensor) -> TensorSpec:
-    is_quantized = len(tensor.scales) == 1
-    return TensorSpec(
-        name,
-        tensor.dtype,
-        tensor.shape,
-        tensor.scales[0] if is_quantized else None,
-        (tensor.zero_points or (0,))[0] if is_quantized else None,
-    )
 
 
 if __name__ == "__main__":

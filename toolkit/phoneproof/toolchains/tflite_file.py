@@ -5,13 +5,14 @@ Only ai_edge_litert's generated schema is used; nothing of TensorFlow is importe
 
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from phoneproof.builds.manifest import WideTensor
 from phoneproof.errors import BuildFileError, said
+from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import Precision
 from phoneproof.toolchains.result import widest
 
@@ -170,6 +171,17 @@ def wide_tensors(file: TfliteFile, precision: Precision) -> tuple[WideTensor, ..
     """Constants in a wider float type than `precision` is for; one that several tensors share counts once."""
     by_buffer = {t.buffer: t for t in reversed(file.constants) if t.dtype in _WIDER_THAN[precision]}
     return widest(WideTensor(t.name, t.dtype, t.size_bytes) for t in by_buffer.values())
+
+
+def tensor_specs(names: Sequence[str], tensors: Sequence[TfliteTensor]) -> tuple[TensorSpec, ...]:
+    """Inputs or outputs by these names; those with one scale have it and its zero point."""
+    return tuple(_tensor_spec(*one) for one in zip(names, tensors, strict=True))
+
+
+def _tensor_spec(name: str, tensor: TfliteTensor) -> TensorSpec:
+    if len(tensor.scales) != 1:
+        return TensorSpec(name, tensor.dtype, tensor.shape)
+    return TensorSpec(name, tensor.dtype, tensor.shape, tensor.scales[0], (tensor.zero_points or (0,))[0])
 
 
 def _read(path: Path, content: bytes) -> TfliteFile:

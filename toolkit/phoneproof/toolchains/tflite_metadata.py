@@ -18,8 +18,19 @@ def with_metadata(content: bytes, metadata: Mapping[str, str], without: frozense
     from ai_edge_litert import schema_py_generated as schema
 
     model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
-    entries = [entry for entry in model.metadata or () if _text(entry.name) not in without]
-    known = {_text(entry.name) for entry in entries}
+    model.metadata = [entry for entry in model.metadata or () if text_of(entry.name) not in without]
+    add_metadata(model, metadata, schema)
+    builder = flatbuffers.Builder(len(content) + 1024)
+    builder.Finish(model.Pack(builder), file_identifier=_IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def add_metadata(model: Any, metadata: Mapping[str, str], schema: Any) -> None:
+    """Add text by key to a ModelT of `schema`, the module that holds its classes.
+
+    ProtocolError for a key that it has already.
+    """
+    known = {text_of(entry.name) for entry in model.metadata or ()}
     for key, text in sorted(metadata.items()):
         if key in known:
             raise ProtocolError(f"The converter writes metadata {key!r} itself.", where="$.metadata")
@@ -27,12 +38,9 @@ def with_metadata(content: bytes, metadata: Mapping[str, str], without: frozense
         buffer.data = list(text.encode())
         entry.name, entry.buffer = key.encode(), len(model.buffers)
         model.buffers.append(buffer)
-        entries.append(entry)
-    model.metadata = entries
-    builder = flatbuffers.Builder(len(content) + 1024)
-    builder.Finish(model.Pack(builder), file_identifier=_IDENTIFIER)
-    return bytes(builder.Output())
+        model.metadata = [*(model.metadata or ()), entry]
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A name in a flatbuffer, which may be bytes."""
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from phoneproof.errors import ProtocolError
 from phoneproof.sources.tensorflow_graph import TensorflowSource, input_name, output_name
+from phoneproof.toolchains.tflite_metadata import add_metadata, text_of
 
 
 def finished(content: bytes, source: TensorflowSource, metadata: Mapping[str, str]) -> bytes:
@@ -17,26 +17,18 @@ def finished(content: bytes, source: TensorflowSource, metadata: Mapping[str, st
     graph = model.subgraphs[0]
     for index, tensor in enumerate(graph.tensors):
         # A number for a name counts what the process did before.
-        if _text(tensor.name).isdecimal():
+        if text_of(tensor.name).isdecimal():
             tensor.name = f"constant_{index}".encode()
-    taken = {_text(tensor.name) for tensor in graph.tensors}
+    taken = {text_of(tensor.name) for tensor in graph.tensors}
     for signature in model.signatureDefs:
         for entries, names in ((signature.inputs, inputs), (signature.outputs, outputs)):
             for entry in entries:
-                entry.name = names[_text(entry.name)].encode()
-                name = _text(entry.name)
+                entry.name = names[text_of(entry.name)].encode()
+                name = text_of(entry.name)
                 if name not in taken:
                     taken.add(name)
                     graph.tensors[entry.tensorIndex].name = name.encode()
-    known = {_text(entry.name) for entry in model.metadata or ()}
-    for key, text in sorted(metadata.items()):
-        if key in known:
-            raise ProtocolError(f"The converter writes metadata {key!r} itself.", where="$.metadata")
-        buffer, entry = schema.BufferT(), schema.MetadataT()
-        buffer.data = list(text.encode())
-        entry.name, entry.buffer = key.encode(), len(model.buffers)
-        model.buffers.append(buffer)
-        model.metadata = [*(model.metadata or ()), entry]
+    add_metadata(model, metadata, schema)
     return _written(model)
 
 
@@ -53,7 +45,7 @@ class _FloatWeights:
     def __init__(self, model: Any, reference: Any) -> None:
         self._model = model
         self._graph = model.subgraphs[0]
-        self._originals = {_text(tensor.name): tensor for tensor in reference.subgraphs[0].tensors}
+        self._originals = {text_of(tensor.name): tensor for tensor in reference.subgraphs[0].tensors}
         self._buffers = reference.buffers
         self._dequantize = [
             index for index, code in enumerate(model.operatorCodes) if code.builtinCode == _dequantize_code()
@@ -72,14 +64,14 @@ class _FloatWeights:
         return _written(self._model)
 
     def _result(self, operator: Any) -> str:
-        return _text(self._graph.tensors[operator.outputs[0]].name)
+        return text_of(self._graph.tensors[operator.outputs[0]].name)
 
     def _float_constant(self, index: int, is_shared: bool) -> int:
         """The tensor with the float values of the constant `index`; a new one if others need its int8."""
         from tensorflow.lite.python import schema_py_generated as schema
 
         tensor = self._graph.tensors[index]
-        original = self._originals.get(_text(tensor.name))
+        original = self._originals.get(text_of(tensor.name))
         is_constant = self._model.buffers[tensor.buffer].data is not None
         is_float = tensor.type == schema.TensorType.FLOAT32
         if not is_constant or is_float or original is None or original.type != schema.TensorType.FLOAT32:
@@ -125,7 +117,3 @@ def _written(model: Any) -> bytes:
     from tensorflow.lite.tools import flatbuffer_utils
 
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
