@@ -38,8 +38,8 @@ Made on {date} on {machine}. Times are left out: they say nothing about phones.
   are the defaults of the [plan](plan.md#gates).
 - **in float**: operators of an int8 build that compute in float.
 
-Random weights and synthesised sounds test the converters, not the accuracy of the networks: a trained network
-keeps more of its outputs in int8.
+Random weights and synthesised sounds test the converters. They say nothing about the accuracy of trained
+networks on real data.
 """
 
 

@@ -3,7 +3,7 @@
 The running statistics of its batch norms are those of one pass over the calibration patches: with the first
 ones (mean 0, variance 1) the activations of a random network fade from layer to layer. The shift before each
 ReLU6 is SHIFT, so that most values pass it: without a shift a random network of this depth is chaotic, and
-the rounding of its weights to float16 alone leaves 34 dB of the logits.
+the rounding of its weights to float16 alone leaves 36 dB of the logits (63 with it).
 """
 
 import itertools

@@ -49,7 +49,11 @@ def test_dynamic_executorch_builds_leave_depthwise_convolutions_in_float(facts: 
     assert facts.ratio("executorch-int8-dynamic") < 0.35
 
 
-def test_qnnpack_loses_more_as_it_does_not_fuse_relu6(facts: Facts) -> None:
-    """torch's FX quantization gives each convolution the range before ReLU6, which is wider than that after."""
-    assert 12 < facts.parity("torch-qnnpack-int8")["logits"] < facts.parity("executorch-int8")["logits"] - 6
+def test_qnnpack_keeps_part_of_the_logits(facts: Facts) -> None:
+    """19.6 dB where other static builds have 34; why is not known. It is not the range before ReLU6 alone.
+
+    Quantizing that range too, in a simulation in float, costs 1 dB. torch's x86 engine keeps 24.5 dB with the
+    same file.
+    """
+    assert facts.parity("torch-qnnpack-int8")["logits"] > 15
     assert facts.ratio("torch-qnnpack-int8") < 0.35

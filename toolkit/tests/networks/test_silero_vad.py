@@ -40,7 +40,6 @@ def test_without_branches_convolutions_are_quantized_and_the_lstm_is_named(facts
 
 
 def test_static_ranges_lose_the_state_and_dynamic_ones_keep_it(facts: Facts) -> None:
-    """A spectrum's peaks set the ranges, and its quiet parts fall below one step."""
     assert facts.result("one-rate/onnx/onnx-int8").verdict == "fail"
     assert facts.parity("one-rate/onnx/onnx-int8-dynamic")["stateN"] > 25
     assert facts.parity("one-rate/onnx/onnx-int8")["stateN"] < 20
