@@ -1,15 +1,11 @@
 """Weights and activations of an exported program in int8, with our ranges: PT2E, then exported again."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch.utils import _pytree as pytree
-
-from phoneproof.errors import ToolchainError, said
 from phoneproof.quantize.pt2e import quantized
 from phoneproof.quantize.ranges import Ranges
+from phoneproof.quantize.reexport import reexported
 from phoneproof.quantize.torch_graph import (
     ACTIVATIONS,
     PreparedProgram,
@@ -44,12 +40,7 @@ def quantize_program(
 ) -> QuantizedProgram:
     """Quantize the prepared program, which is used up. kept: names of its nodes that stay in float."""
     made = quantized(prepared, CoreMlQuantizer(ranges, per_channel), ranges, kept)
-    try:
-        program = torch.export.export(made.graph, *_example(source))
-    except Exception as error:  # torch's errors have no base class of their own
-        raise ToolchainError(
-            f"The quantized program cannot be exported again: {said(error)}.", where=str(source.path)
-        ) from error
+    program = reexported(made.graph, source)
     return QuantizedProgram(program, made.unsafe | made.computed_weights, _fed_by_int8(program))
 
 
@@ -77,19 +68,3 @@ def _is_stored(node: Any, inputs: frozenset[str]) -> bool:
     if node.op == "placeholder":
         return node.name not in inputs
     return _is_dequantized(node) and _is_stored(node.args[0], inputs)
-
-
-def _example(source: ExportedSource) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments to export with: zeros, in the structure that the program takes."""
-    specs: Mapping[str, Any] = {spec.name: spec for spec in source.inputs}
-    leaves = []
-    for argument in source.program.graph_signature.input_specs:
-        if argument.kind.name != "USER_INPUT":
-            continue
-        spec = specs.get(argument.arg.name)
-        is_tensor = spec is not None
-        leaves.append(
-            torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype)) if is_tensor else argument.arg.value
-        )
-    arguments, keywords = pytree.tree_unflatten(leaves, source.program.call_spec.in_spec)
-    return tuple(arguments), dict(keywords)

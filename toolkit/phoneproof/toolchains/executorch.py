@@ -19,13 +19,14 @@ from phoneproof.errors import ProtocolError, RecipeError, ToolchainError
 from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.quantize.pt2e import quantized
 from phoneproof.quantize.ranges import Ranges
+from phoneproof.quantize.reexport import reexported
 from phoneproof.quantize.torch_graph import kept_by_plan, prepare
 from phoneproof.recipes.table import Mode, Recipe, RecipeOptions, TargetFloor
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, release, version_findings
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
 from phoneproof.toolchains.executorch_check import check_build
-from phoneproof.toolchains.executorch_lowering import lowered, reexported, xnnpack_quantizer
+from phoneproof.toolchains.executorch_lowering import lowered, xnnpack_quantizer
 from phoneproof.toolchains.pte_file import not_delegated, operator_counts, read_pte
 from phoneproof.toolchains.request import ranges_of, read_request
 from phoneproof.toolchains.result import Made, finish, widest

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
@@ -12,12 +11,9 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.exir import to_edge_transform_and_lower
-from torch.export.graph_signature import InputKind
-from torch.utils import _pytree as pytree
 
 from phoneproof.errors import ToolchainError, said
 from phoneproof.quantize.torch_graph import aten_name
-from phoneproof.sources.exported_program import ExportedSource
 
 
 def xnnpack_quantizer(per_channel: bool, dynamic: bool) -> XNNPACKQuantizer:
@@ -31,29 +27,6 @@ def xnnpack_quantizer(per_channel: bool, dynamic: bool) -> XNNPACKQuantizer:
     return quantizer.set_global(
         get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
     )
-
-
-def reexported(graph: torch.fx.GraphModule, source: ExportedSource) -> Any:
-    """The quantized graph as an exported program with the source's inputs and outputs."""
-    specs = {spec.name: spec for spec in source.inputs}
-    leaves: list[Any] = []
-    for argument in source.program.graph_signature.input_specs:
-        if argument.kind is not InputKind.USER_INPUT:
-            continue
-        spec = specs.get(argument.arg.name)
-        # An argument that is no tensor is fixed in the program.
-        leaves.append(
-            argument.arg.value if spec is None else torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype))
-        )
-    try:
-        args, kwargs = pytree.tree_unflatten(leaves, source.program.call_spec.in_spec)
-        return torch.export.export(graph, args, kwargs)
-    except Exception as error:  # torch's errors have no base class of their own
-        raise ToolchainError(
-            f"The quantized program cannot be exported: {said(error)}.",
-            where=str(source.path),
-            next_step="Leave the operator it names in float with keep_float_names.",
-        ) from error
 
 
 def lowered(program: Any, embedded: Mapping[str, str], place: str) -> bytes:
