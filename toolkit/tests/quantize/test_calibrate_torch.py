@@ -12,7 +12,8 @@ from phoneproof.protocol.work import Progress
 from phoneproof.quantize.calibrate_torch import calibrate
 from phoneproof.quantize.ranges import read_ranges
 from tests.models.torch_networks import TwoInTwoOut, exported, saved_program, trained
-from tests.toolchains.torch_builds import calibration, stored
+from tests.toolchains.sample_sets import stored_set
+from tests.toolchains.torch_builds import calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own
 
@@ -26,7 +27,7 @@ def test_one_pass_makes_a_file_for_each_method(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     arrays = {one.name: draw.standard_normal((400, *one.shape[1:])).astype(np.float32) for one in inputs}
     arrays["left"][7, 3] = 60.0  # an outlier, which entropy clips
-    samples = stored(tmp_path, "set", inputs, arrays)
+    samples = stored_set(tmp_path / "set", inputs, arrays)
     result = calibrate(calibration("x", source, samples, *METHODS).request, tmp_path, Progress(tmp_path))
     assert result["samples"] == 400
     found = [read_ranges(tmp_path / one["file"]) for one in result["ranges"]]

@@ -11,11 +11,11 @@ import pytest
 
 from phoneproof.sources.agreement import sqnr_db
 from tests.models.keras_networks import samples
+from tests.toolchains.orders import Order
 from tests.toolchains.tensorflow_orders import (
     JUDGED,
     JUDGING_SEED,
     Done,
-    Order,
     answering,
     answers,
     carried_out,
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 def exporting(name: str, path: Path) -> Order:
     module = "phoneproof.sources.export_onnx_tensorflow"
-    return Order(name, module, "export", {"source": source(path), "out": "model.onnx"})
+    return Order(name, module, {"source": source(path), "out": "model.onnx"}, "export")
 
 
 @pytest.fixture(scope="module")

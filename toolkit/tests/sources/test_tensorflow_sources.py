@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.toolchains.tensorflow_orders import Done, Order, carried_out, inspecting, models
+from tests.toolchains.orders import Order
+from tests.toolchains.tensorflow_orders import Done, carried_out, inspecting, models
 
 pytestmark = pytest.mark.slow
 
@@ -40,8 +41,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Done]:
         Order(
             "first_plan",
             "phoneproof.sources.signature",
-            "signature",
             {"path": str(folder / "open_axes.keras")},
+            "signature",
         ),
     ]
     return carried_out(orders, root)

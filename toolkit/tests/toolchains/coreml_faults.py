@@ -1,4 +1,4 @@
-"""Work for torch_builds: what coremltools does without our guards, seen by the interpreter.
+"""Work for orders: what coremltools does without our guards, seen by the interpreter.
 
 Request: {"what", "source": path of a .pt2}. Result: facts for the test to judge.
 """

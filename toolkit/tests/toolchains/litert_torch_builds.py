@@ -1,13 +1,12 @@
 """Makes litert-torch builds in its managed environment, many in one process of it."""
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.toolchains.torch_builds import Done, Order
+from tests.toolchains.orders import Done, Order, carried_out
 
 _TOOLKIT = Path(__file__).parents[2]
 
@@ -45,48 +44,18 @@ for name, (module, example) in cases.items():
     )
 """
 
-_ORDERS = """
-import importlib, json, sys
-from pathlib import Path
-from phoneproof.errors import PhoneproofError
-from phoneproof.protocol.work import Progress
-path = Path(sys.argv[1])
-for order in json.loads(path.read_text()):
-    folder = path.parent / order["name"]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        result = importlib.import_module(order["module"]).build(order["request"], folder, Progress(folder))
-    except PhoneproofError as error:
-        (folder / "error.json").write_text(f"{type(error).__name__}: {error}")
-    else:
-        (folder / "result.json").write_text(json.dumps(result))
-"""
-
 
 def write_programs(folder: Path) -> None:
     """conv.pt2, tokens.pt2 and two.pt2 with 16 samples and the outputs to them (out-NAME) in NAME.npz."""
-    _run([sys.executable, "-c", PROGRAMS, str(folder)], ":".join(sys.path))
+    command = [sys.executable, "-c", PROGRAMS, str(folder)]
+    run = subprocess.run(command, env=_environment(sys.path), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-4000:]
 
 
 def carried_out_by(interpreter: Path, orders: Iterable[Order], root: Path) -> dict[str, Done]:
-    """Carry out the orders, one after the other, in one new process of a managed environment."""
-    listed = list(orders)
-    root.mkdir(parents=True, exist_ok=True)
-    wanted = [{"name": one.name, "module": one.module, "request": one.request} for one in listed]
-    (root / "orders.json").write_text(json.dumps(wanted))
-    _run([str(interpreter), "-c", _ORDERS, str(root / "orders.json")], str(_TOOLKIT))
-    done = {}
-    for order in listed:
-        result, error = (root / order.name / name for name in ("result.json", "error.json"))
-        done[order.name] = Done(
-            root / order.name,
-            json.loads(result.read_text()) if result.exists() else None,
-            error.read_text() if error.exists() else None,
-        )
-    return done
+    """Carry out the orders in one new process of a managed environment."""
+    return carried_out(orders, root, interpreter, _environment([str(_TOOLKIT)]))
 
 
-def _run(command: list[str], python_path: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": python_path, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-4000:]
+def _environment(paths: Iterable[str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": ":".join(paths), "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -1,59 +1,29 @@
-"""Carries out orders of TensorFlow's workers in one process, so that TensorFlow starts once.
+"""Orders of TensorFlow's workers: inspections, calibrations and builds of Keras models and SavedModels."""
 
-`python -m tests.toolchains.tensorflow_orders ORDERS.json`: a list of {"name", "module", "function",
-"request"}; in the folder of the file, each gets a folder of its name with result.json or error.json, which is
-"Class: text".
-"""
-
-import importlib
-import json
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phoneproof.builds.manifest import BuildManifest
-from phoneproof.data.set_specs import NpzArchive
-from phoneproof.data.sets import open_set
-from phoneproof.data.store_writer import materialize
-from phoneproof.errors import PhoneproofError
-from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.protocol.work import Progress
 from phoneproof.recipes.rows import recipe_named
 from phoneproof.runtimes.litert import load
 from phoneproof.runtimes.runtime import LoadRequest
 from phoneproof.toolchains.tflite_file import TfliteFile, read_tflite
-from tests.data.builders import target
 from tests.models.keras_networks import IDS, IMAGE, samples
+from tests.toolchains import orders
+from tests.toolchains.orders import Order
+from tests.toolchains.sample_sets import stored_set
 
 Arrays = Mapping[str, NDArray[Any]]
 JUDGED, JUDGING_SEED = 8, 5
 """Number and seed of the samples that builds are judged by."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """One piece of work: a function of a worker's module, and its request."""
-
-    name: str
-    module: str
-    function: str
-    request: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Done:
-    """What became of an order. error: "Class: text" of the error that the worker raised."""
-
-    folder: Path
-    result: Any
-    error: str | None
+class Done(orders.Done):
+    """What became of an order; a build of TFLite can be looked into and run."""
 
     @property
     def path(self) -> Path:
@@ -63,16 +33,6 @@ class Done:
     @property
     def file(self) -> TfliteFile:
         return read_tflite(self.path)
-
-    @property
-    def manifest(self) -> BuildManifest:
-        assert self.error is None, self.error
-        return from_dict(BuildManifest, json.loads((self.folder / "out" / "build.json").read_text()))
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Reason by name of each operator in float."""
-        return {one.name: one.reason for one in self.manifest.float_operators}
 
     def outputs(self, samples: Arrays) -> dict[str, NDArray[np.float64]]:
         """What the build gives for each sample, in real units, by name of output; first axis samples."""
@@ -103,17 +63,6 @@ def real(values: NDArray[Any], spec: TensorSpec) -> NDArray[np.float64]:
     return (values.astype(np.float64) - spec.zero_point) * spec.scale
 
 
-def stored_set(root: Path, inputs: Iterable[TensorSpec], arrays: Arrays) -> dict[str, str]:
-    """A calibration set of these arrays (first axis: samples): path and digest."""
-    specs = tuple(inputs)
-    root.mkdir(parents=True, exist_ok=True)
-    np.savez(root / "set.npz", **arrays)  # type: ignore[arg-type]
-    opened = open_set(NpzArchive("npz", str(root / "set.npz")), [spec.name for spec in specs])
-    count = len(next(iter(arrays.values())))
-    store = materialize(opened, range(count), target(root / "store", None, *specs))
-    return {"path": str(store.path), "digest": store.digest}
-
-
 def source(path: Path, **more: Any) -> dict[str, Any]:
     """A request's source model."""
     return {"format": "keras" if path.suffix == ".keras" else "savedmodel", "path": str(path), **more}
@@ -121,7 +70,7 @@ def source(path: Path, **more: Any) -> dict[str, Any]:
 
 def inspecting(name: str, path: Path, **more: Any) -> Order:
     """An inspection of the model at `path`."""
-    return Order(name, "phoneproof.sources.inspect", "inspect", source(path, **more))
+    return Order(name, "phoneproof.sources.inspect", source(path, **more), "inspect")
 
 
 def calibrating(name: str, path: Path, samples: Mapping[str, str], *methods: Mapping[str, Any]) -> Order:
@@ -133,7 +82,7 @@ def calibrating(name: str, path: Path, samples: Mapping[str, str], *methods: Map
         "methods": list(methods),
         "threads": 1,
     }
-    return Order(name, "phoneproof.quantize.calibrate_tflite", "calibrate", request)
+    return Order(name, "phoneproof.quantize.calibrate_tflite", request, "calibrate")
 
 
 def building(
@@ -163,18 +112,18 @@ def building(
         "ranges": None if ranges is None else str(ranges),
         "metadata": dict(metadata or {}),
     }
-    return Order(name, "phoneproof.toolchains.tflite", "build", request)
+    return Order(name, "phoneproof.toolchains.tflite", request)
 
 
 def models(root: Path, *names: str) -> Order:
     """Makes models of tests/models/keras_networks.py in the folder."""
-    return Order("models", "tests.models.keras_networks", "build", {"to": str(root), "names": names})
+    return Order("models", "tests.models.keras_networks", {"to": str(root), "names": names})
 
 
 def answering(name: str, path: Path, inputs: tuple[str, ...] = ("image", "ids")) -> Order:
     """Runs the reference on the judging samples."""
     request = {"path": str(path), "inputs": inputs, "count": JUDGED, "seed": JUDGING_SEED}
-    return Order(name, "tests.models.keras_networks", "answers", request)
+    return Order(name, "tests.models.keras_networks", request, "answers")
 
 
 def answers(done: Done) -> list[NDArray[np.float32]]:
@@ -201,38 +150,7 @@ def ranges_of(root: Path, method: str = "minmax") -> Path:
     return root / "ranges" / f"ranges-{method}.json"
 
 
-def carried_out(orders: Iterable[Order], root: Path) -> dict[str, Done]:
-    """Carry out the orders, one after the other, in one new process."""
-    listed = list(orders)
-    root.mkdir(parents=True, exist_ok=True)
-    (root / "orders.json").write_text(json.dumps([to_dict(order) for order in listed]))
-    command = [sys.executable, "-m", "tests.toolchains.tensorflow_orders", str(root / "orders.json")]
-    run = subprocess.run(command, env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-4000:]
-    done = {}
-    for order in listed:
-        result, error = (root / order.name / name for name in ("result.json", "error.json"))
-        done[order.name] = Done(
-            root / order.name,
-            json.loads(result.read_text()) if result.exists() else None,
-            error.read_text() if error.exists() else None,
-        )
-    return done
-
-
-def main(path: Path) -> None:
-    """Carry out the orders in the file."""
-    for order in json.loads(path.read_text()):
-        folder = path.parent / order["name"]
-        folder.mkdir(parents=True, exist_ok=True)
-        work = getattr(importlib.import_module(order["module"]), order["function"])
-        try:
-            result = work(order["request"], folder, Progress(folder))
-        except PhoneproofError as error:
-            (folder / "error.json").write_text(f"{type(error).__name__}: {error}")
-        else:
-            (folder / "result.json").write_text(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def carried_out(listed: Iterable[Order], root: Path) -> dict[str, Done]:
+    """Carry out the orders, one after the other, in one new process, so that TensorFlow starts once."""
+    found = orders.carried_out(listed, root)
+    return {name: Done(done.folder, done.result, done.error) for name, done in found.items()}

@@ -25,7 +25,9 @@ from tests.models.torch_networks import (
     trained,
 )
 from tests.toolchains.built import sqnr_db
-from tests.toolchains.torch_builds import Done, Order, building, calibration, carried_out, stored
+from tests.toolchains.orders import Done, Order, carried_out
+from tests.toolchains.sample_sets import stored_set
+from tests.toolchains.torch_builds import building, calibration
 
 pytestmark = [
     pytest.mark.slow,  # importing coremltools alone takes 10 s
@@ -134,7 +136,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     calibrated: dict[str, Mapping[str, str]] = {}
     for name in CALIBRATED:
         one = subjects[name]
-        calibrated[name] = stored(root, name, one.inputs, one.samples)
+        calibrated[name] = stored_set(root / "sets" / name, one.inputs, one.samples)
         orders.append(calibration(f"{name}/ranges", one.path, calibrated[name], *METHODS))
 
     def order(name: str, recipe: str, key: str = "", method: str = "minmax", **options: Any) -> Order:

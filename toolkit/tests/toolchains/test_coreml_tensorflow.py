@@ -14,11 +14,11 @@ from phoneproof.runtimes.runtime import LoadRequest
 from phoneproof.toolchains.mlpackage_file import read_mlpackage
 from tests.models.keras_networks import samples
 from tests.toolchains.built import sqnr_db
+from tests.toolchains.orders import Order
 from tests.toolchains.tensorflow_orders import (
     JUDGED,
     JUDGING_SEED,
     Done,
-    Order,
     answering,
     answers,
     building,
@@ -94,7 +94,7 @@ def test_builds_compute_what_tensorflow_computes(done: Mapping[str, Done], name:
 
 
 def test_weights_are_int8_and_what_is_not_is_named_by_layer(done: Mapping[str, Done]) -> None:
-    assert done["weights"].reasons == {"depthwise": "too_small", "box": "too_small"}
+    assert done["weights"].float_operators == {"depthwise": "too_small", "box": "too_small"}
     assert {
         one.dtype for one in read_mlpackage(package(done, "weights")).constants if one.size_bytes > 600
     } == {"int8"}
@@ -105,12 +105,12 @@ def test_weights_are_int8_and_what_is_not_is_named_by_layer(done: Mapping[str, D
 )
 def test_what_the_plan_keeps_stays_in_float(done: Mapping[str, Done], name: str, layer: str) -> None:
     """`norm` is fused into the convolution before, which is found by walking the graph back."""
-    kept = {key for key, reason in done[name].reasons.items() if reason == "kept_by_plan"}
+    kept = {key for key, reason in done[name].float_operators.items() if reason == "kept_by_plan"}
     assert kept == {layer}
 
 
 def test_operators_of_a_savedmodel_are_kept_by_tensorflows_type(done: Mapping[str, Done]) -> None:
-    kept = [key for key, reason in done["saved-type"].reasons.items() if reason == "kept_by_plan"]
+    kept = [key for key, reason in done["saved-type"].float_operators.items() if reason == "kept_by_plan"]
     assert len(kept) == 3
     assert all("MatMul" in key for key in kept)
 

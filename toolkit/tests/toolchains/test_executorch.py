@@ -16,7 +16,9 @@ from phoneproof.runtimes.runtime import LoadRequest
 from phoneproof.sources.agreement import sqnr_db
 from phoneproof.toolchains.pte_file import read_pte
 from tests.models import torch_networks as networks
-from tests.toolchains.torch_builds import Done, Order, building, calibration, carried_out, stored
+from tests.toolchains.orders import Done, Order, carried_out
+from tests.toolchains.sample_sets import stored_set
+from tests.toolchains.torch_builds import building, calibration
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -105,7 +107,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
             else draw.integers(0, 32, (16, *one.shape[1:]))
             for one in specs[0]
         }
-        kept = stored(root, name, specs[0], arrays)
+        kept = stored_set(root / "sets" / name, specs[0], arrays)
         samples[name] = arrays
         orders += _orders(name, path, specs, kept, root / "work")
     builds = carried_out(orders, root / "work")

@@ -17,7 +17,9 @@ from phoneproof.toolchains.tflite_file import TfliteFile, compute_dtype, read_tf
 from phoneproof.workers.environments import install_toolchain, managed_environment
 from tests.toolchains.built import sqnr_db
 from tests.toolchains.litert_torch_builds import carried_out_by, write_programs
-from tests.toolchains.torch_builds import Done, Order, building, stored
+from tests.toolchains.orders import Done, Order
+from tests.toolchains.sample_sets import stored_set
+from tests.toolchains.torch_builds import building
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +101,7 @@ def _samples(root: Path, name: str, step: int) -> dict[str, str]:
     inputs = SPECS[name][0]
     with np.load(root / f"{name}.npz") as archive:
         arrays = {spec.name: archive[spec.name][::step] for spec in inputs}
-    return stored(root, f"{name}{step}", inputs, arrays)
+    return stored_set(root / f"{name}{step}", inputs, arrays)
 
 
 def quality(builds: Builds, name: str, source: str) -> dict[str, float]:

@@ -12,11 +12,11 @@ from phoneproof.sources.agreement import sqnr_db
 from phoneproof.toolchains.tflite_checks import refuse_stateful
 from phoneproof.toolchains.tflite_file import read_tflite
 from tests.models.keras_networks import IMAGE, samples
+from tests.toolchains.orders import Order
 from tests.toolchains.tensorflow_orders import (
     JUDGED,
     JUDGING_SEED,
     Done,
-    Order,
     answering,
     answers,
     building,
@@ -101,7 +101,7 @@ def done(root: Path) -> Mapping[str, Done]:
         building("wrong_target", "tflite-int8", keras, calibrated, target={"onnx_opset": 13}),
         building("int16_ids", "tflite-int16x8", keras, calibrated),
         Order(
-            "depthwise", "tests.models.keras_networks", "depthwise_range", {"path": str(keras), "count": 12}
+            "depthwise", "tests.models.keras_networks", {"path": str(keras), "count": 12}, "depthwise_range"
         ),
         building("no_builtin", "tflite-float32", folder / "erfinv"),
     ]
@@ -149,19 +149,19 @@ def test_int16_activations_are_nearer_to_the_source(plain: Mapping[str, Done], n
 
 
 def test_a_layer_kept_in_float_keeps_what_it_was_fused_with(done: Mapping[str, Done]) -> None:
-    assert done["kept"].reasons == {"conv+norm+clip": "kept_by_plan", "box": "kept_by_plan"}
+    assert done["kept"].float_operators == {"conv+norm+clip": "kept_by_plan", "box": "kept_by_plan"}
     assert done["kept"].manifest.operators["float32"] == 2
     assert [spec.dtype for spec in done["kept"].manifest.inputs] == ["int8", "int32"]
     assert [finding["id"] for finding in done["kept"].result["findings"]] == ["BUILD-FLOAT-OPERATORS"]
 
 
 def test_a_class_of_layers_is_kept_in_float(done: Mapping[str, Done]) -> None:
-    assert set(done["kept_types"].reasons) == {"hidden", "classes", "box"}
+    assert set(done["kept_types"].float_operators) == {"hidden", "classes", "box"}
     assert "DEPTHWISE_CONV_2D" not in {one.type for one in done["kept_types"].manifest.float_operators}
 
 
 def test_a_table_kept_out_of_dynamic_quantization_is_in_float(done: Mapping[str, Done]) -> None:
-    assert done["dynamic_kept"].reasons["words"] == "kept_by_plan"
+    assert done["dynamic_kept"].float_operators["words"] == "kept_by_plan"
     (lookup,) = (one for one in done["dynamic_kept"].file.operators if one.type == "GATHER")
     assert lookup.inputs[0].dtype == lookup.outputs[0].dtype == "float32"
     assert done["dynamic"].manifest.operators["int8"] == done["dynamic_kept"].manifest.operators["int8"] + 1
@@ -172,7 +172,7 @@ def test_a_table_kept_out_of_dynamic_quantization_is_in_float(done: Mapping[str,
 def test_a_dense_layer_kept_out_of_dynamic_quantization_is_that_of_the_source(
     done: Mapping[str, Done],
 ) -> None:
-    assert done["dynamic_dense"].reasons["hidden"] == "kept_by_plan"
+    assert done["dynamic_dense"].float_operators["hidden"] == "kept_by_plan"
     dense = [one for one in done["dynamic_dense"].file.operators if one.type == "FULLY_CONNECTED"]
     assert {tensor.dtype for one in dense for tensor in one.inputs} == {"float32"}
     given = samples(JUDGED, JUDGING_SEED)
@@ -243,13 +243,13 @@ def test_an_operator_without_integer_form_is_refused_by_name_or_kept(
     ]
     found = carried_out(orders, root / "wave")
     assert "(SIN)" in str(found["refused"].error)
-    assert list(found["kept"].reasons.values()) == ["kept_by_plan"]
+    assert list(found["kept"].float_operators.values()) == ["kept_by_plan"]
     assert [one.type for one in found["kept"].manifest.float_operators] == ["SIN"]
 
 
 def stored_floats(folder: Path) -> dict[str, str]:
     from phoneproof.protocol.tensors import TensorSpec
-    from tests.toolchains.tensorflow_orders import stored_set
+    from tests.toolchains.sample_sets import stored_set
 
     values = samples(16)["image"].reshape(16, -1)[:, :32]
     stored = stored_set(folder, [TensorSpec("given", "float32", (1, 32))], {"given": values})

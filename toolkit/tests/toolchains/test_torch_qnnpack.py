@@ -15,7 +15,8 @@ from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.runtimes import torch_qnnpack
 from phoneproof.runtimes.runtime import LoadRequest, Session
-from tests.toolchains.torch_builds import Done, Order, carried_out, stored
+from tests.toolchains.orders import Done, Order, carried_out
+from tests.toolchains.sample_sets import stored_set
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -80,12 +81,12 @@ def order(
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     root = tmp_path_factory.mktemp("qnnpack")
     one, two = (IMAGE,), (SMALL, IDS)
-    images = stored(root, "images", one, {"image": IMAGES})
+    images = stored_set(root / "images", one, {"image": IMAGES})
     tokens = np.zeros((8, 1, 6), np.int64)
-    mixed = stored(root, "mixed", two, {"image": IMAGES[:8, :, :, :8, :8], "ids": tokens})
+    mixed = stored_set(root / "mixed", two, {"image": IMAGES[:8, :, :, :8, :8], "ids": tokens})
     bad = IMAGES.copy()
     bad[3, 0, 0, 0, 0] = np.nan
-    broken = stored(root, "broken", one, {"image": bad})
+    broken = stored_set(root / "broken", one, {"image": bad})
     orders = [
         order("float", "convolutions", one, (OUTPUT,)),
         *(order(name, "convolutions", one, (OUTPUT,), images, **more) for name, more in OPTIONS.items()),
