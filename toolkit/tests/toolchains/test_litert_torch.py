@@ -87,7 +87,7 @@ def _orders(root: Path) -> list[Order]:
         order("int8-by-class", "conv", "tflite-int8", conv, keep_float_types=["Linear"], **INT8),
         order("int8-unknown", "conv", "tflite-int8", conv, keep_float_names=["features.O"], **INT8),
         order("int16x8", "conv", "tflite-int16x8", conv),
-        order("target", "conv", "tflite-float32", target={"runtime_version": "2.0.0"}),
+        order("target", "conv", "tflite-float32", target={"runtime_version": "1.12.0"}),
         order("two-float32", "two", "tflite-float32"),
         order("two-int8", "two", "tflite-int8", two, **INT8),
         order("two-int8-kept", "two", "tflite-int8", two, keep_float_types=["cumsum"], **INT8),
@@ -238,3 +238,4 @@ def test_metadata_can_be_read_again_and_says_nothing_untrue(builds: Builds) -> N
 
 def test_a_target_that_is_too_old_is_refused(builds: Builds) -> None:
     assert "RecipeError" in str(builds.done["target"].error)
+    assert "needs TensorFlow Lite 2.0.0" in str(builds.done["target"].error)
