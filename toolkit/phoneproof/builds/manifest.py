@@ -9,7 +9,7 @@ from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import Precision, RecipeOptions, TargetFloor
 
 MANIFEST_FILE: Final = "build.json"
-MANIFEST_VERSION: Final = 2
+MANIFEST_VERSION: Final = 1
 WIDE_LISTED: Final = 20
 
 FloatReason = Literal[

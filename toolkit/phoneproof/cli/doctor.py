@@ -31,11 +31,17 @@ def command(deep: bool, as_json: bool) -> int:
         for column in ("what", "usable", "version", "tested", "mend"):
             table.add_column(column, overflow="fold")
         for part in parts:
-            usable = "[green]yes[/green]" if part.usable else "[bold red]no[/bold red]"
+            usable = _usable(part.usable, part.absent)
             mend = "" if part.usable else f"{part.why or ''} {part.mend or ''}".strip()
             name = escape(f"{part.kind} {part.name}")
             table.add_row(name, usable, escape(part.version or "-"), escape(part.tested or "-"), escape(mend))
         console = Console(highlight=False)
         console.print(table)
         console.print(f"store: {escape(str(store.root))}", soft_wrap=True)
-    return 0 if all(part.usable for part in parts) else 3
+    return 0 if all(part.usable or part.absent for part in parts) else 3
+
+
+def _usable(usable: bool, absent: bool) -> str:
+    if usable:
+        return "[green]yes[/green]"
+    return "not installed" if absent else "[bold red]no[/bold red]"

@@ -18,7 +18,10 @@ _IMPORT_TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True)
 class Part:
-    """A toolchain or runtime. version: as installed; tested: the pinned one. mend: one command."""
+    """A toolchain or runtime. version: as installed; tested: the pinned one. mend: one command.
+
+    absent: packages of it are not installed, which is no fault: nobody needs all toolchains.
+    """
 
     kind: Literal["toolchain", "runtime"]
     name: str
@@ -27,6 +30,7 @@ class Part:
     tested: str | None
     why: str | None
     mend: str | None
+    absent: bool = False
 
 
 def examine(store: Store, deep: bool) -> tuple[Part, ...]:
@@ -56,7 +60,8 @@ def _part(
     except PhoneproofError as error:
         installed = installed_versions(toolchain)
         found = _versions({p: installed.get(p) for p in packages})
-        return Part(kind, name, False, found, tested, error.what, f"Run `{mend}`.")
+        absent = any(version is None for version in installed.values())
+        return Part(kind, name, False, found, tested, error.what, f"Run `{mend}`.", absent)
     version = _versions({p: environment.versions.get(p) for p in packages})
     why = _import_fault(environment, packages) if deep else None
     return Part(kind, name, why is None, version, tested, why, None if why is None else f"Run `{mend}`.")
@@ -70,7 +75,11 @@ def _import_fault(environment: WorkerEnvironment, packages: list[str]) -> str | 
 
 
 def _fault_of(environment: WorkerEnvironment, package: str) -> str | None:
-    command = [str(environment.interpreter), "-c", f"import {package.replace('-', '_')}"]
+    code = f"import {package.replace('-', '_')}"
+    if package == "coremltools":
+        # It imports TensorFlow and then torch, which crashes; phoneproof's workers hide TensorFlow from it.
+        code = f"import sys; sys.modules['tensorflow'] = None; {code}"
+    command = [str(environment.interpreter), "-c", code]
     try:
         done = subprocess.run(
             command,
@@ -84,6 +93,8 @@ def _fault_of(environment: WorkerEnvironment, package: str) -> str | None:
         return f"The import of {package} did not end in {_IMPORT_TIMEOUT_S:.0f} s."
     if done.returncode == 0:
         return None
+    if done.returncode < 0:
+        return f"The import of {package} crashed with signal {-done.returncode}."
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return f"The import failed: {lines[-1] if lines else f'exit code {done.returncode}'}."
 

@@ -59,6 +59,12 @@ def fixed_length(index: int, label: str, known: int | None, wanted: int | None, 
     or they contradict each other.
     """
     length = known
+    if index == 0 and known is None and wanted not in (None, 1):
+        raise SourceModelError(
+            f"The first axis is open, so it is the batch, and {wanted} is asked for; samples run one by one.",
+            where=where,
+            next_step=f"Set 1 for it in {PLAN_KEY}.",
+        )
     if length is None:
         length = wanted if wanted is not None else (1 if index == 0 else None)
     if length is None:

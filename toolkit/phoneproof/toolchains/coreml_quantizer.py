@@ -77,15 +77,15 @@ class CoreMlQuantizer(Quantizer):  # type: ignore[misc]
 
     def _annotate(self, node: Node, inputs: dict[Any, Any]) -> None:
         """Quantize what goes in and what comes out, of the activation where one follows at once."""
-        user = next(iter(node.users), None)
-        fused = len(node.users) == 1 and aten_name(user) in ACTIVATIONS and Q_ANNOTATION_KEY not in user.meta
+        only = next(iter(node.users)) if len(node.users) == 1 else None
+        fused = only is not None and aten_name(only) in ACTIVATIONS and Q_ANNOTATION_KEY not in only.meta
         output = None if fused else self._spec(node)
         node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
             input_qspec_map=inputs, output_qspec=output, _annotated=True
         )
-        if fused:
-            user.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
-                output_qspec=self._spec(user), _annotated=True
+        if fused and only is not None:
+            only.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
+                output_qspec=self._spec(only), _annotated=True
             )
 
     def _weight(self, axis: int) -> QuantizationSpec:

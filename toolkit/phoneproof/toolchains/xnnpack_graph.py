@@ -94,7 +94,8 @@ def _as_json(flatbuffer: bytes) -> Mapping[str, Any]:
 
 def _graph(graph: Mapping[str, Any]) -> XnnGraph:
     values = {value["id_out"]: value for value in map(_tensor_value, graph["xvalues"])}
-    operators, constants = [], {}
+    operators: list[XnnOperator] = []
+    constants: dict[Any, XnnConstant] = {}
     for index, node in enumerate(graph["xnodes"]):
         used = dict(_values_of(node, values))
         kind = node["xnode_union_type"].removeprefix("XNN")

@@ -25,7 +25,7 @@ MISSES: dict[str, tuple[str, ...]] = {
     "toolchain install onnx-runtime": ("'onnxruntime'",),
     "toolchain install onnx-int8": ("onnxruntime",),
     "toolchain install litert_torch": ("Did you mean 'litert-torch'?",),
-    "toolchain install tensorflow": ("onnxruntime, tflite, litert-torch, coreml, tensorflow-coreml, executorch",),
+    "toolchain install tensorflow": ("onnxruntime, tflite, litert-torch, coreml",),
     "toolchain install": ("NAME",),
     "store prun --keep-gb 1": ("'prune'",),
     "store prune": ("--keep-gb",),

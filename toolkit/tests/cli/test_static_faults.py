@@ -63,7 +63,7 @@ FAULTS: dict[str, tuple[Callable[[Project], object], tuple[str, ...]]] = {
     "wrong-type": (change("rounds = 10", 'rounds = "ten"'), ("rounds", "phoneproof.toml:")),
     "batch-of-four": (
         change('format = "onnx"', 'format = "onnx"\nshapes = { image = [4, 3, 12, 12] }'),
-        ("shapes.image", "batch, and is 4", "[1, 3, 12, 12]"),
+        ("length 1, but 4 is asked for", "[[models]] shapes"),
     ),
     "wrong-recipe": (change('"onnx-int8"', '"onnx-int-8"'), ("onnx-int-8", "'onnx-int8'")),
     "no-model": (remove("tiny.onnx"), ("tiny.onnx", "does not exist")),

@@ -76,7 +76,8 @@ class NoCoreMl(nn.Module):
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """float32 [1, 4, 4] to the same."""
-        return torch.linalg.qr(values)[0]
+        factors: torch.Tensor = torch.linalg.qr(values)[0]
+        return factors
 
 
 class Bytes(nn.Module):

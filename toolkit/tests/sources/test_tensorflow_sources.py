@@ -82,7 +82,7 @@ def test_open_axes_are_fixed_by_the_plan(done: Mapping[str, Done]) -> None:
     assert done["first_plan"].result["inputs"][0]["shape"] == [None, None, None, 3]
     assert "Axis 1" in str(done["open"].error)
     assert "no fixed length" in str(done["open"].error)
-    assert "its batch, has length 2" in str(done["batch"].error)
+    assert "so it is the batch, and 2 is asked for" in str(done["batch"].error)
     assert "not an input of the model" in str(done["misnamed"].error)
     assert "cannot trace the model with these shapes" in str(done["too_small"].error)
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
+
 class Classifier(nn.Module):
     """Convolutions with batch norm, a residual, an embedding of token ids, and two outputs."""
 
