@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from phoneproof.builds.store import cache_key
 from phoneproof.data.values import layout_of
-from phoneproof.errors import BusyError, Interrupted, PhoneproofError, StorageError
+from phoneproof.errors import PhoneproofError, StorageError
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.codec import to_dict
 from phoneproof.recipes.table import Method, RecipeOptions
@@ -78,8 +78,6 @@ class CalibratedRanges:
             if key not in self._folders:
                 try:
                     self._folders[key] = self._make(calibrated_by(build, self._wanted))
-                except (Interrupted, StorageError, BusyError):
-                    raise
                 except PhoneproofError as error:
                     self._folders[key] = error
             found = self._folders[key]

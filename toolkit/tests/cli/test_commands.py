@@ -13,6 +13,8 @@ import pytest
 
 from phoneproof.errors import ToolchainError
 from phoneproof.protocol.journal import JournalLine, journal_text
+from phoneproof.recipes.runtime_table import RUNTIMES, runtime_on_host
+from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs import health
 from phoneproof.runs.folder import opened
 from tests.cli.conftest import Call
@@ -192,18 +194,22 @@ def test_doctor_devices_and_toolchains(project: Project, call: Call, monkeypatch
     assert str(project.store) in answer.out.replace("\n", "")
     devices = call("devices", "--json").json["devices"]
     assert [device["device_id"] for device in devices] == ["host"]
-    assert set(devices[0]["runtimes"]) == {"onnxruntime", "source"}
+    assert set(devices[0]["runtimes"]) == {runtime_on_host(name).name for name in RUNTIMES}
+    assert all(devices[0]["runtimes"].values())
     assert "runtime onnxruntime:" in call("devices").out
-    assert call("toolchain", "list").out == "onnxruntime  this interpreter\n"
-    (row,) = call("toolchain", "list", "--json").json["toolchains"]
-    assert row["versions"].keys() == {"onnx", "onnxruntime"}
+    lines = call("toolchain", "list").out.splitlines()
+    assert "onnxruntime  this interpreter" in lines
+    assert "litert-torch  Run `phoneproof toolchain install litert-torch`." in lines
+    rows = {row["name"]: row for row in call("toolchain", "list", "--json").json["toolchains"]}
+    assert set(rows) == set(TOOLCHAINS)
+    assert rows["onnxruntime"]["versions"].keys() == {"onnx", "onnxruntime"}
 
     def absent(*_: object) -> None:
         raise ToolchainError("The package onnx is not installed.", next_step="Install it.")
 
     monkeypatch.setattr(health, "environment_of", absent)
     answer = call("doctor", "--json")
-    assert answer.code == 3
+    assert answer.code == 3  # the packages are here, and yet they cannot be used
     assert not any(part["usable"] for part in answer.json["parts"])
     assert "phoneproof toolchain install onnxruntime" in answer.json["parts"][0]["mend"]
 

@@ -146,3 +146,9 @@ def test_a_fixed_batch_above_one_is_told_before_anything_is_built(lean: Project,
     onnx.save(model, str(lean.folder / "tiny.onnx"))
     one_error(call("build", "--out", "run"), 2, "'image'", "length 4", "a batch of 1", "shapes")
     assert not list((lean.folder / "run" / "builds").glob("*"))
+
+
+def test_a_batch_of_four_in_the_plan_is_told_before_anything_is_built(lean: Project, call: Call) -> None:
+    lean.change('format = "onnx"', 'format = "onnx"\nshapes = { image = [4, 3, 12, 12] }')
+    one_error(call("build", "--out", "run"), 2, "'image'", "length 1, but 4 is asked for", "shapes")
+    assert not list((lean.folder / "run" / "builds").glob("*"))

@@ -61,10 +61,6 @@ FAULTS: dict[str, tuple[Callable[[Project], object], tuple[str, ...]]] = {
     "wrong-key": (change("variant =", "varient ="), ("varient", "'variant'", "phoneproof.toml:")),
     "wrong-section": (change("[benchmark]", "[benchmrk]"), ("benchmrk", "'benchmark'")),
     "wrong-type": (change("rounds = 10", 'rounds = "ten"'), ("rounds", "phoneproof.toml:")),
-    "batch-of-four": (
-        change('format = "onnx"', 'format = "onnx"\nshapes = { image = [4, 3, 12, 12] }'),
-        ("length 1, but 4 is asked for", "[[models]] shapes"),
-    ),
     "wrong-recipe": (change('"onnx-int8"', '"onnx-int-8"'), ("onnx-int-8", "'onnx-int8'")),
     "no-model": (remove("tiny.onnx"), ("tiny.onnx", "does not exist")),
     "model-is-a-folder": (change('"tiny.onnx"', '"evaluation"'), ("evaluation",)),

@@ -23,6 +23,7 @@ from phoneproof.recipes.rows import RECIPES
 from phoneproof.recipes.runtime_table import ONNX_EXPORTERS, READER_OF, runtime_on_host
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
+from tests.own_path import OWN_PATH
 from tests.plan.plans import RIGHT, changed, plan_of, text_of
 
 ONNX_HEADER = b"\x08\x0a\x3a\x00"  # ir_version 10 and an empty graph
@@ -377,11 +378,14 @@ def test_the_preflight_loads_no_vendors_package(project: Path) -> None:
 import pathlib, sys
 from phoneproof.plan.model import read_plan
 from phoneproof.plan.preflight import preflight
+from tests.own_path import OWN_PATH
 folder = pathlib.Path(sys.argv[1])
 assert preflight(read_plan(folder / "phoneproof.toml"), out=folder, free_bytes=lambda f: 10**12) == ()
 heavy = {"onnx", "onnxruntime", "torch", "scipy", "tensorflow", "jinja2"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run(
-        [sys.executable, "-c", code, str(project)], check=True, env={"PYTHONPATH": ":".join(sys.path)}
+        [sys.executable, "-c", code, str(project)],
+        check=True,
+        env=OWN_PATH,
     )

@@ -20,6 +20,7 @@ from phoneproof.quantize.ranges import read_ranges
 from phoneproof.recipes.table import Method
 from tests.data.builders import image_folder, stretch, target, tensor
 from tests.models.onnx_networks import classifier, saved
+from tests.own_path import OWN_PATH
 
 PREPROCESS = stretch(16, 16, scale=1 / 255)
 METHODS = [
@@ -50,7 +51,7 @@ def test_the_worker_writes_one_file_per_method_from_one_pass(store: SampleStore,
     request = tmp_path / "request.json"
     request.write_text(json.dumps(request_for(store, tmp_path / "m.onnx")))
     command = [sys.executable, "-m", "phoneproof.quantize.calibrate", str(request)]
-    run = subprocess.run(command, env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True)
+    run = subprocess.run(command, env=OWN_PATH, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert [entry["file"] for entry in result["ranges"]] == [

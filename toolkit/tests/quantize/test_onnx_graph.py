@@ -13,6 +13,7 @@ from phoneproof.errors import ToolchainError
 from phoneproof.quantize.onnx_graph import origins, prepare
 from phoneproof.sources.onnx_model import load_onnx
 from tests.models.onnx_networks import NetworkBuilder, classifier, images, mlp, saved
+from tests.own_path import OWN_PATH
 from tests.toolchains.built import outputs_of, sqnr_db
 
 
@@ -75,7 +76,7 @@ def test_the_bytes_are_the_same_in_every_process(tmp_path: Path) -> None:
     )
 
     def digest(seed: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed}
+        environment = {**os.environ, **OWN_PATH, "PYTHONHASHSEED": seed}
         run = subprocess.run(
             [sys.executable, "-c", code, str(path)],
             env=environment,

@@ -113,15 +113,18 @@ def test_a_speed_of_a_busy_host_is_not_compared_with_another_run(project: Projec
 @contextmanager
 def burning(processes: int) -> Iterator[None]:
     """Programs that use a processor each, for at most a minute."""
-    script = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
-    running = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(processes)]
+    script = "import time\nprint(flush=True)\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    command = [sys.executable, "-c", script]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(processes)]
     try:
+        for one in running:
+            assert one.stdout is not None
+            one.stdout.readline()  # it burns from now on
         yield
     finally:
         for one in running:
             one.kill()
-        for one in running:
-            one.wait()
+            one.communicate()
 
 
 def timed_pair(folder: Path) -> JobResults:

@@ -17,6 +17,7 @@ from phoneproof.protocol.outputs import read_outputs
 from phoneproof.runtimes import source
 from phoneproof.runtimes.runtime import LoadRequest
 from tests.models.jobs import JobFiles, configuration, infer, job_of, load, run_to_end
+from tests.own_path import OWN_PATH
 from tests.sources.pt2_archives import images, program, saved
 
 pytestmark = [
@@ -93,7 +94,7 @@ def test_opening_the_reference_imports_no_framework() -> None:
         "import sys; from phoneproof.runtimes.registry import open_runtime; open_runtime('source');"
         "assert not {'torch', 'tensorflow', 'onnxruntime'} & set(sys.modules), sorted(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, check=True)
+    subprocess.run([sys.executable, "-c", code], env=OWN_PATH, check=True)
 
 
 @pytest.mark.slow

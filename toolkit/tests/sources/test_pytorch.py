@@ -23,6 +23,7 @@ from phoneproof.sources.onnx_model import load_onnx
 from phoneproof.sources.python_module import code_files, module_of
 from phoneproof.sources.pytorch import export_to
 from phoneproof.sources.request import ExportedProgramRequest, PytorchSourceRequest
+from tests.own_path import OWN_PATH
 from tests.sources.pt2_archives import Touch
 
 pytestmark = [
@@ -83,7 +84,7 @@ def test_every_process_exports_the_same_bytes(exported: Path, tmp_path: Path) ->
         inputs = [{"name": "x", "dtype": "float32", "shape": [1, 3, 16, 16]}]
         (folder / "request.json").write_text(json.dumps({**asked, "inputs": inputs}))
         command = [sys.executable, "-m", "phoneproof.sources.inspect", str(folder / "request.json")]
-        subprocess.run(command, env={"PYTHONPATH": ":".join(sys.path)}, check=True, capture_output=True)
+        subprocess.run(command, env=OWN_PATH, check=True, capture_output=True)
         digests.append(json.loads((folder / "result.json").read_text())["exported"]["sha256"])
     assert digests[0] == digests[1]
 

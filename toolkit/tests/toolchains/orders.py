@@ -18,6 +18,7 @@ from phoneproof.builds.manifest import BuildManifest
 from phoneproof.errors import PhoneproofError
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.work import Progress
+from tests.own_path import OWN_PATH
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def carried_out(
     root.mkdir(parents=True, exist_ok=True)
     (root / "orders.json").write_text(json.dumps([to_dict(order) for order in listed]))
     command = [str(interpreter or sys.executable), "-m", "tests.toolchains.orders", str(root / "orders.json")]
-    variables = environment or {"PYTHONPATH": ":".join(sys.path)}
+    variables = environment or OWN_PATH
     run = subprocess.run(command, env=variables, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-4000:]
     return {order.name: _done(root / order.name) for order in listed}

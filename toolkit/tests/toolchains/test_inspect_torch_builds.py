@@ -13,6 +13,7 @@ from phoneproof.builds.manifest import BuildManifest
 from phoneproof.builds.model_files import model_sha256
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
+from tests.own_path import OWN_PATH
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +49,7 @@ sys.modules["tensorflow"] = None
 import torch, coremltools as ct, coremltools.optimize.coreml as co
 from pathlib import Path
 from tests.models.torch_networks import TwoInTwoOut, exported, trained
+from tests.own_path import OWN_PATH
 folder, example = Path(sys.argv[1]), [torch.rand(1, 8), torch.rand(1, 4)]
 program = exported(trained(TwoInTwoOut(), example), example).run_decompositions({})
 for name, precision in (("float32", ct.precision.FLOAT32), ("float16", ct.precision.FLOAT16)):
@@ -70,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
+    environment = {**OWN_PATH, "PATH": "/usr/bin:/bin"}
     return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
 
 

@@ -26,6 +26,7 @@ from tests.models.onnx_networks import (
     shared_weights,
     two_inputs,
 )
+from tests.own_path import OWN_PATH
 from tests.toolchains.built import (
     Sample,
     built,
@@ -346,7 +347,7 @@ def test_the_same_request_gives_the_same_bytes_in_every_process(
         folder.mkdir()
         (folder / "request.json").write_text(json.dumps(request))
         command = [sys.executable, "-m", "phoneproof.toolchains.onnxruntime", str(folder / "request.json")]
-        environment = {**os.environ, "PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed}
+        environment = {**os.environ, **OWN_PATH, "PYTHONHASHSEED": seed}
         run = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
         contents.append({f.name: f.read_bytes() for f in (folder / "out").iterdir()})
@@ -387,7 +388,7 @@ def test_a_faulty_source_reaches_error_json(tmp_path: Path) -> None:
     path.write_bytes(classifier().SerializeToString()[:-50])
     (tmp_path / "request.json").write_text(json.dumps(request_for(path, "onnx-float32")))
     command = [sys.executable, "-m", "phoneproof.toolchains.onnxruntime", str(tmp_path / "request.json")]
-    run = subprocess.run(command, env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True)
+    run = subprocess.run(command, env=OWN_PATH, capture_output=True, text=True)
     assert run.returncode == 1
     error = json.loads((tmp_path / "error.json").read_text())
     assert error["class"] == SourceModelError.__name__
