@@ -289,3 +289,11 @@ def test_text_has_enough_contrast(theme: int, text: str, ground: str) -> None:
     for back in grounds:
         bright, dim = sorted((luminance(colours[text]), luminance(back)), reverse=True)
         assert (bright + 0.05) / (dim + 0.05) >= 4.5
+
+
+def test_several_forms_of_one_network_are_named_once() -> None:
+    report = reports.all_pass()
+    (model,) = report.models
+    html = html_text(replace(report, models=(model, replace(model, format="pytorch"))))
+    assert f"<title>{model.name} - phoneproof report</title>" in html
+    assert f"<h1><bdi>{model.name}</bdi></h1>" in html
