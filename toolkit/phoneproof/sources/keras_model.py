@@ -63,6 +63,9 @@ def open_keras(path: Path, trust_code: bool = False) -> OpenModel:
             where=str(path),
             next_step=_EXPORT,
         )
+    if isinstance(model, vendor.Sequential):
+        # Keras 3.15's Sequential has `inputs` and `outputs`, but no `input`, `output` and `output_names`.
+        model = vendor.Model(model.inputs, model.outputs, name=model.name)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     outputs = _tensors(model.outputs, _names(model.output, _unique(model.output_names)))

@@ -97,13 +97,7 @@ def test_a_source_that_cannot_be_one_is_refused_before_anything_is_started(
     ("form", "maker"),
     [
         ("keras", "functional"),
-        pytest.param(
-            "keras",
-            "sequential",
-            marks=pytest.mark.xfail(
-                reason="Keras 3 has no model.output on a Sequential; keras_model reads it"
-            ),
-        ),
+        ("keras", "sequential"),
         ("savedmodel", "savedmodel"),
         ("exported_program", "exported_program"),
     ],
