@@ -208,7 +208,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
             "executorch",
             _EXECUTORCH,
             TargetFloor(runtime_version="1.5.0"),
-            "Text models on phone CPUs, and models without calibration data: only linear layers are int8.",
+            "Text models on phone CPUs, and models without calibration data: linear layers and pointwise "
+            "convolutions are int8.",
             options=_WEIGHTS,
         ),
         Recipe(
