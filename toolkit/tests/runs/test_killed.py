@@ -31,7 +31,7 @@ class Chain:
     """One run, killed several times: the delays in seconds, and what was under way at each kill."""
 
     delays: tuple[float, ...]
-    hit: tuple[str, ...]
+    hit: tuple[frozenset[str], ...]
 
 
 def delays(seed: int, seconds: float) -> Iterator[tuple[float, ...]]:
@@ -44,10 +44,10 @@ def delays(seed: int, seconds: float) -> Iterator[tuple[float, ...]]:
         yield (first, *(draw.uniform(0, seconds) * 0.7 for _ in range(count - 1)))
 
 
-def under_way(run: Path) -> str:
-    """What a killed process was doing, out of its journal: kind of the last step without an end."""
+def under_way(run: Path) -> frozenset[str]:
+    """What a killed process was doing, out of its journal: kinds of the steps without an end."""
     if not (run / "journal.jsonl").exists():
-        return "start"
+        return frozenset({"start"})
     open_steps: list[str] = []
     for line in journal_of(run):
         if line.entry == "step_started" and line.step is not None:
@@ -57,12 +57,10 @@ def under_way(run: Path) -> str:
         elif line.entry == "resumed":
             open_steps.clear()
     ended = {line.step for line in journal_of(run) if line.entry == "step_finished"}
-    if not open_steps and any(step == "job/host/onnxruntime" for step in ended):
-        return "end"
-    if not open_steps:
-        return "between" if ended else "start"
-    kind, _, rest = open_steps[-1].partition("/")
-    return "reference" if rest.startswith("reference/") else kind
+    if open_steps:
+        kinds = {"reference" if "reference/" in step else step.partition("/")[0] for step in open_steps}
+        return frozenset(kinds)
+    return frozenset({"end" if "job/host/onnxruntime" in ended else "between" if ended else "start"})
 
 
 def descendants_are_gone(store: Path) -> bool:
@@ -112,16 +110,17 @@ def kill_often(finished: Finished, blank: Project, folder: Path, kills: int, see
     """Kill runs, two at a time, until there were that many kills; what was under way at them."""
     hit: Counter[str] = Counter()
     chains = delays(seed, finished.seconds)
-    number = 0
+    number = killed = 0
     with ThreadPoolExecutor(2) as pool:
-        while hit.total() < kills:
+        while killed < kills:
             pair = [next(chains), next(chains)]
             folders = [folder / str(number + place) for place in (0, 1)]
             number += 2
             for chain in pool.map(
                 lambda of: killed_and_finished(finished, blank, *of), zip(folders, pair, strict=True)
             ):
-                hit.update(chain.hit)
+                killed += len(chain.hit)
+                hit.update(kind for kinds in chain.hit for kind in kinds)
     return hit
 
 
@@ -142,17 +141,8 @@ def test_two_hundred_kills_at_random_moments(
     assert set(hit) >= STAGES, hit
 
 
-def kinds_under_way(run: Path) -> set[str]:
-    """Kinds of the steps that have begun and not ended; several run side by side."""
-    if not (run / "journal.jsonl").exists():
-        return set()
-    lines = [line for line in journal_of(run) if line.step is not None]
-    ended = {line.step for line in lines if line.entry in ("step_finished", "step_failed")}
-    return {str(line.step).split("/")[0] for line in lines if line.step not in ended}
-
-
 def until_it_does(project: Project, run: Path, kind: str, process: "subprocess.Popen[bytes]") -> None:
-    while kind not in kinds_under_way(run):
+    while kind not in under_way(run):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
 
