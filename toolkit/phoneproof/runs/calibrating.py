@@ -4,12 +4,11 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 
 from phoneproof.builds.store import cache_key
 from phoneproof.data.values import layout_of
-from phoneproof.errors import PhoneproofError, StorageError
+from phoneproof.errors import StorageError
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.codec import to_dict
 from phoneproof.recipes.table import Method, RecipeOptions
@@ -17,6 +16,7 @@ from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import Audit, AuditedModel
 from phoneproof.runs.exporting import Exports
 from phoneproof.runs.handed_over import HandedOver, check_ranges
+from phoneproof.runs.once import OnceEach
 from phoneproof.runs.planned import calibrated_by, calibration_of, ranges_step, takes_ranges
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.wanted import WantedBuild
@@ -44,15 +44,15 @@ class CalibratedRanges:
         self._audit = audit
         self._exports = exports
         self._wanted = wanted
-        self._lock = Lock()
-        self._locks: dict[tuple[str, str], Lock] = {}
-        self._folders: dict[tuple[str, str], Path | PhoneproofError] = {}
+        self._folders: OnceEach[tuple[str, str], Path] = OnceEach()
 
     def file_for(self, build: WantedBuild) -> Path | None:
         """The ranges file of a build; None where its toolchain needs none. Raises what calibration did."""
         if not takes_ranges(build) or build.route is None:
             return None
-        found = self._folder(build)
+        found = self._folders.get(
+            calibration_of(build), lambda: self._make(calibrated_by(build, self._wanted))
+        )
         method, percentile = _method(build.options)
         for entry in json.loads((found / RESULT_FILE).read_text(encoding="utf-8"))["ranges"]:
             if entry["method"] == method and (entry["percentile"] or 0.0) == percentile:
@@ -69,21 +69,6 @@ class CalibratedRanges:
         (tensor,) = model.facts.inputs  # a preprocess makes one input: data/store_writer.py
         layout = layout_of(tensor, preprocess).value
         return {"path": str(model.calibration.path), "preprocess": preprocess.to_dict(), "layout": layout}
-
-    def _folder(self, build: WantedBuild) -> Path:
-        key = calibration_of(build)
-        with self._lock:
-            lock = self._locks.setdefault(key, Lock())
-        with lock:
-            if key not in self._folders:
-                try:
-                    self._folders[key] = self._make(calibrated_by(build, self._wanted))
-                except PhoneproofError as error:
-                    self._folders[key] = error
-            found = self._folders[key]
-        if isinstance(found, PhoneproofError):
-            raise found
-        return found
 
     def _methods(self, key: tuple[str, str]) -> list[tuple[str, float]]:
         return sorted(

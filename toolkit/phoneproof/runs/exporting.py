@@ -3,17 +3,16 @@
 import json
 import shutil
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 
 from phoneproof.builds.store import cache_key
-from phoneproof.errors import PhoneproofError
 from phoneproof.protocol.codec import to_dict
 from phoneproof.recipes.runtime_table import ONNX_EXPORTERS
 from phoneproof.recipes.table import Route, SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import AuditedModel
 from phoneproof.runs.handed_over import HandedOver, check_onnx_export
+from phoneproof.runs.once import OnceEach
 from phoneproof.runs.planned import export_step
 from phoneproof.runs.steps import RunContext
 from phoneproof.workers.environments import environment_of
@@ -26,9 +25,7 @@ class Exports:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._locks: dict[str, Lock] = {}
-        self._made: dict[str, Path | PhoneproofError] = {}
-        self._lock = Lock()
+        self._made: OnceEach[str, Path] = OnceEach()
 
     def request_for(self, model: AuditedModel, route: Route) -> dict[str, Any]:
         """How a toolchain's request names the source on this route. Raises what the export raised."""
@@ -38,24 +35,10 @@ class Exports:
             case SourceFormat.EXPORTED_PROGRAM:
                 return model.program_request
             case SourceFormat.ONNX:
-                return {"format": "onnx", "path": str(self._onnx(model)), "shapes": {}}
+                path = self._made.get(model.section.key, lambda: self._export(model))
+                return {"format": "onnx", "path": str(path), "shapes": {}}
             case _:
                 raise ValueError(f"nothing is exported to {route.through}")
-
-    def _onnx(self, model: AuditedModel) -> Path:
-        key = model.section.key
-        with self._lock:
-            lock = self._locks.setdefault(key, Lock())
-        with lock:
-            if key not in self._made:
-                try:
-                    self._made[key] = self._export(model)
-                except PhoneproofError as error:
-                    self._made[key] = error
-            found = self._made[key]
-        if isinstance(found, PhoneproofError):
-            raise found
-        return found
 
     @staticmethod
     def _source(model: AuditedModel) -> dict[str, Any]:
