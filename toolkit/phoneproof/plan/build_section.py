@@ -12,7 +12,7 @@ from phoneproof.plan.values import PlainId, Problem, Section, Text, Texts, refus
 from phoneproof.recipes.build_headers import format_of_build
 from phoneproof.recipes.rows import BASELINE_RECIPES, FILE_RECIPES, RECIPES, recipe_named
 from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, SourceFormat, TargetFloor
-from phoneproof.recipes.toolchain_table import release
+from phoneproof.recipes.target import shortfalls
 
 OPTION_KEYS: Final = tuple(RecipeOptions.__dataclass_fields__)
 
@@ -30,11 +30,6 @@ def _file(value: str) -> str:
     except BuildFileError as error:
         raise wrong(error.what, error.next_step or "") from None
     return value
-
-
-def options_of(recipe: Recipe) -> tuple[str, ...]:
-    """The options that mean something for this recipe."""
-    return recipe.options
 
 
 def with_default_options(build: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +71,11 @@ class TargetSection(Section):
             refuse(self, [((), "The table is empty.", step)])
         return self
 
+    @property
+    def floor(self) -> TargetFloor:
+        """The same as toolchains take it."""
+        return TargetFloor(**self.model_dump())
+
 
 TARGET_KEYS: Final[Mapping[Format, tuple[str, ...]]] = {
     Format.TFLITE: ("runtime_version",),
@@ -85,10 +85,6 @@ TARGET_KEYS: Final[Mapping[Format, tuple[str, ...]]] = {
     Format.TORCHSCRIPT: (),
 }
 """Keys of `[builds.target]` that mean something for builds of a format."""
-
-
-def _order(value: int | str) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else release(value.removeprefix("iOS"))
 
 
 class BuildSection(Section):
@@ -182,13 +178,14 @@ class BuildSection(Section):
 
     def _target_below_floor(self) -> list[Problem]:
         """A target that no build of this recipe fits; what one build needs above that is seen when made."""
-        row, problems = self.row, list[Problem]()
-        for key in TARGET_KEYS[row.format]:
-            needs, has = getattr(row.floor, key), getattr(self.target, key, None)
-            if needs is not None and has is not None and _order(has) < _order(needs):
-                what = f"{row.name} needs {needs} at least, and the target has {has}."
-                problems.append((("target", key), what, "Raise the target, or take another recipe."))
-        return problems
+        row = self.row
+        target = TargetFloor() if self.target is None else self.target.floor
+        what = "{} needs {} at least, and the target has {}."
+        return [
+            (("target", key), what.format(row.name, needs, has), "Raise the target, or take another recipe.")
+            for key, needs, has in shortfalls(row.floor, target)
+            if key in TARGET_KEYS[row.format]
+        ]
 
     def _named_twice(self) -> list[Problem]:
         problems: list[Problem] = []
@@ -234,5 +231,5 @@ class BuildSection(Section):
         row = self.row
         given = {n: getattr(self, n) for n in row.options if getattr(self, n) is not None}
         if self.target is not None:
-            given["target"] = TargetFloor(**self.target.model_dump())
+            given["target"] = self.target.floor
         return RecipeOptions(**{"io": row.io[0] if row.io else "float32", **given})

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from phoneproof.builds.manifest import MANIFEST_FILE, MANIFEST_VERSION, BuildManifest
-from phoneproof.builds.model_files import model_files, model_sha256
+from phoneproof.builds.manifest import MANIFEST_FILE, BuildManifest
+from phoneproof.builds.model_files import model_sha256
 from phoneproof.errors import (
     BuildFileError,
     PhoneproofError,
@@ -31,6 +31,7 @@ from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.protocol.work import Progress, run_worker, write_atomically
 from phoneproof.recipes.build_headers import read_build_header
+from phoneproof.recipes.rows import FILE_RECIPES
 from phoneproof.recipes.runtime_table import runtime_on_host
 from phoneproof.recipes.table import Format, Precision, RecipeOptions
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
@@ -38,7 +39,7 @@ from phoneproof.runtimes.registry import open_runtime
 from phoneproof.runtimes.runtime import LoadRequest
 from phoneproof.toolchains.build_names import OPEN, check_names, named
 from phoneproof.toolchains.inspected import Inspected
-from phoneproof.toolchains.result import float_finding, not_delegated_finding, tool_versions
+from phoneproof.toolchains.result import Made, float_finding, manifest_of, not_delegated_finding
 
 
 @dataclass(frozen=True)
@@ -143,31 +144,19 @@ def _manifest(wanted: InspectionRequest, row: _Row, found: Inspected, model: Pat
     inputs = named(found.inputs, wanted.source_inputs, wanted.names, "input", wanted.file)
     given = _outputs_of_a_run(row, model, inputs.tensors, found, wanted.file)
     outputs = named(given, wanted.source_outputs, wanted.names, "output", wanted.file)
-    files = model_files(model)
-    return BuildManifest(
-        version=MANIFEST_VERSION,
-        recipe=f"{wanted.format.value}-file",
-        options=RecipeOptions(),
-        format=wanted.format.value,
-        model_file=row.model_file,
-        sha256=model_sha256(model),
-        size_bytes=sum(file.size_bytes for file in files),
-        source_sha256=wanted.source_sha256,
-        calibration_sha256=None,
-        inputs=inputs.tensors,
-        outputs=outputs.tensors,
-        operators=found.operators,
-        float_operators=found.float_operators,
+    made = Made(
+        row.model_file,
+        inputs.tensors,
+        outputs.tensors,
+        found.operators,
+        found.float_operators,
         floor=found.floor,
-        tool_versions=tool_versions(toolchain),
-        toolchain=toolchain.name,
-        toolchain_revision=toolchain.revision,
-        precision=found.precision,
-        files=() if model.is_file() else files,
         source_names=_joined(inputs.source_names, outputs.source_names, wanted.file),
         wide_tensors=found.wide_tensors,
         not_delegated=found.not_delegated,
     )
+    recipe = replace(FILE_RECIPES[wanted.format], precision=found.precision)
+    return manifest_of(made, recipe, toolchain, model.parent, wanted.source_sha256, RecipeOptions(), None)
 
 
 def _joined(inputs: Mapping[str, str], outputs: Mapping[str, str], place: str) -> Mapping[str, str]:

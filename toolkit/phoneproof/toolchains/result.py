@@ -22,8 +22,9 @@ from phoneproof.findings import Finding
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.protocol.work import write_atomically
-from phoneproof.recipes.table import Recipe, TargetFloor
-from phoneproof.recipes.toolchain_table import Toolchain, release
+from phoneproof.recipes.table import Recipe, RecipeOptions, TargetFloor
+from phoneproof.recipes.target import shortfalls
+from phoneproof.recipes.toolchain_table import Toolchain
 from phoneproof.toolchains.request import BuildRequest
 
 
@@ -62,7 +63,8 @@ def finish(
     """
     refuse_above_target(made.floor, wanted.options.target, recipe.name)
     out = folder / wanted.out
-    manifest = _manifest(made, wanted, recipe, toolchain, out)
+    calibration = wanted.calibration_sha256
+    manifest = manifest_of(made, recipe, toolchain, out, wanted.source_sha256, wanted.options, calibration)
     write_atomically(out / MANIFEST_FILE, json.dumps(to_dict(manifest), allow_nan=False, indent=1) + "\n")
     findings = [*found, *_operator_findings(recipe, made)]
     return {"manifest": MANIFEST_FILE, "findings": [to_dict(finding) for finding in findings]}
@@ -73,17 +75,15 @@ def refuse_above_target(floor: TargetFloor, target: TargetFloor, recipe: str) ->
 
     floor: what the build needs. Of the two, what is None says nothing.
     """
-    for key, called in _TARGET_KEYS.items():
-        needs, has = getattr(floor, key), getattr(target, key)
-        if needs is not None and has is not None and _order(has) < _order(needs):
-            raise RecipeError(
-                f"The build needs {called} {needs}, and the plan's target has {has}.",
-                where=f"target: {key}",
-                next_step="Raise the target, choose another recipe, or export the source for the older one.",
-                recipe=recipe,
-                needs=needs,
-                target=has,
-            )
+    for key, needs, has in shortfalls(floor, target):
+        raise RecipeError(
+            f"The build needs {_TARGET_KEYS[key]} {needs}, and the plan's target has {has}.",
+            where=f"target: {key}",
+            next_step="Raise the target, choose another recipe, or export the source for the older one.",
+            recipe=recipe,
+            needs=needs,
+            target=has,
+        )
 
 
 _TARGET_KEYS: Final[Mapping[str, str]] = {
@@ -94,31 +94,34 @@ _TARGET_KEYS: Final[Mapping[str, str]] = {
 }
 
 
-def _order(value: int | str) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else release(value.removeprefix("iOS"))
-
-
 def widest(tensors: Iterable[WideTensor]) -> tuple[WideTensor, ...]:
     """The tensors that a manifest lists, the largest first; those below 1 KiB are left out."""
     large = [tensor for tensor in tensors if tensor.size_bytes >= 1024]
     return tuple(sorted(large, key=lambda t: (-t.size_bytes, t.name))[:WIDE_LISTED])
 
 
-def _manifest(
-    made: Made, wanted: BuildRequest, recipe: Recipe, toolchain: Toolchain, out: Path
+def manifest_of(
+    made: Made,
+    recipe: Recipe,
+    toolchain: Toolchain,
+    out: Path,
+    source_sha256: str,
+    options: RecipeOptions,
+    calibration_sha256: str | None,
 ) -> BuildManifest:
+    """The manifest of a model that lies in `out`, whose files are hashed here."""
     path = out / made.model_file
     files = model_files(path)
     return BuildManifest(
         version=MANIFEST_VERSION,
         recipe=recipe.name,
-        options=wanted.options,
+        options=options,
         format=recipe.format.value,
         model_file=made.model_file,
         sha256=files[0].sha256 if path.is_file() else folder_sha256(files, path.name),
         size_bytes=sum(file.size_bytes for file in files),
-        source_sha256=wanted.source_sha256,
-        calibration_sha256=wanted.calibration_sha256,
+        source_sha256=source_sha256,
+        calibration_sha256=calibration_sha256,
         inputs=made.inputs,
         outputs=made.outputs,
         operators=made.operators,

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from phoneproof.data import set_specs
 from phoneproof.errors import PlanError
 from phoneproof.plan import data_section
-from phoneproof.plan.build_section import options_of
 from phoneproof.plan.model import from_effective, plan_digest, read_plan
 from phoneproof.recipes.rows import RECIPES
 from phoneproof.recipes.table import Format, Method, Recipe, RecipeOptions, SourceFormat
@@ -46,7 +45,7 @@ def test_a_build_has_the_defaults_of_its_recipe_and_nothing_that_means_nothing_f
 
 def test_every_option_of_a_recipe_is_a_field_of_its_options() -> None:
     known = {field.name for field in fields(RecipeOptions)}
-    assert known == {name for row in RECIPES.values() for name in options_of(row)}
+    assert known == {name for row in RECIPES.values() for name in row.options}
 
 
 def test_a_plan_with_several_models_must_name_one_in_each_build(tmp_path: Path) -> None:
