@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from phoneproof.builds.manifest import BuildManifest
 from phoneproof.builds.model_files import folder_sha256, model_files
 from phoneproof.builds.source_facts import ONE_FILE
 from phoneproof.builds.store import cache_key, link_folder
@@ -255,7 +256,7 @@ def _runnable(
     return RunnableBuild(
         build.wanted.build_id,
         build.wanted.runtime.name,
-        _model_files(build.folder / manifest.model_file, inputs),
+        _model_files(build.folder, manifest.model_file, _files_of(manifest), inputs),
         inputs.set_for(samples.open(), manifest.inputs, manifest.source_names),
         build.wanted.baseline,
         exact_options if manifest.precision is Precision.INT8 else {},
@@ -273,16 +274,19 @@ def _need_conversion(taken: Sequence[TensorSpec], given: Sequence[TensorSpec]) -
     return any(t.scale is not None or dtypes.get(t.name, t.dtype) != t.dtype for t in taken)
 
 
-def _model_files(path: Path, inputs: JobInputs) -> ModelFiles:
+def _files_of(manifest: BuildManifest) -> tuple[FileRef, ...]:
+    """The files of a build's model, hashed when it was made and again when a job lays them out."""
+    return manifest.files or (FileRef(manifest.model_file, manifest.sha256, manifest.size_bytes),)
+
+
+def _model_files(root: Path, entry: str, files: tuple[FileRef, ...], inputs: JobInputs) -> ModelFiles:
     """How a job names a model; its folder is named by its digest, since jobs hold several of one name."""
-    files = model_files(path)
-    root = path.parent
     inputs.files.update({file.sha256: root / file.name for file in files})
-    if path.is_file():
-        return ModelFiles(path.name, files)
-    place = f"model-{folder_sha256(files, path.name)}"  # a bare digest is the name of a stored file
+    if (root / entry).is_file():
+        return ModelFiles(entry, files)
+    place = f"model-{folder_sha256(files, entry)}"  # a bare digest is the name of a stored file
     named = tuple(replace(file, name=f"{place}/{file.name}") for file in files)
-    return ModelFiles(f"{place}/{path.name}", named)
+    return ModelFiles(f"{place}/{entry}", named)
 
 
 _SUFFIXES: Final[Mapping[SourceFormat, str]] = {
@@ -303,7 +307,7 @@ def _source_files(context: RunContext, step: str, model: AuditedModel, inputs: J
     if form is SourceFormat.SAVEDMODEL:
         folder = context.folder.work(step) / "model"
         link_folder(model.path, folder)
-        return _model_files(folder, inputs)
+        return _model_files(folder.parent, folder.name, model_files(folder), inputs)
     name = f"model{_SUFFIXES[form]}"
     path, ref = model.path, model_files(model.path)[0]
     if form is SourceFormat.ONNX and len(model.facts.files) > 1:

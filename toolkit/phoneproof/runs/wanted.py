@@ -40,11 +40,6 @@ class WantedBuild:
         """What runs it on this host."""
         return runtime_on_host(self.recipe.runtime)
 
-    @property
-    def has_int8_inputs(self) -> bool:
-        """Whether its float inputs are quantized; of a file that is seen when it is inspected."""
-        return self.options.io == "int8" and self.file is None
-
 
 def wanted_builds(plan: Plan) -> tuple[WantedBuild, ...]:
     """The plan's builds, and before them each float baseline that the plan leaves out."""

@@ -6,7 +6,7 @@ optimisation; mil/types.py has the rule for float16.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +19,6 @@ from phoneproof.runtimes.mil.program import Output
 from phoneproof.runtimes.mil.types import held
 from phoneproof.runtimes.mil.vendor import COREMLTOOLS_VERSION
 from phoneproof.runtimes.runtime import Invocation, LoadRequest, Runtime, Session
-
-FIDELITY: Final = "reference"
-"""Its outputs can be judged; its latency cannot."""
 
 
 def runtime() -> Runtime:

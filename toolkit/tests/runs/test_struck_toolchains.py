@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.runs.project import TOOLKIT, Project, report_of
-from tests.runs.stood_in import SETTINGS_VARIABLE, SITE
+from tests.runs.stood_in import FORMS, SETTINGS_VARIABLE, SITE
 
 KERAS: Final = """\
 import sys, keras
@@ -34,20 +34,6 @@ def network() -> nn.Module:
     torch.manual_seed(1)
     head = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.ReLU())
     return nn.Sequential(head, nn.Flatten(), nn.Linear(54, 2)).eval()
-"""
-
-FORMS: Final = """\
-[[models]]
-name = "tiny"
-source = "tiny.keras"
-format = "keras"
-
-[[models]]
-name = "tiny"
-source = "tiny_net:network"
-format = "pytorch"
-inputs = [{ name = "image", shape = [1, 3, 12, 12] }]
-
 """
 
 STRUCK: Final = {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from phoneproof.errors import RuntimeUnavailableError, StorageError, UnsupportedOperatorError
+from phoneproof.recipes.runtime_table import RUNTIMES
 from phoneproof.runtimes import mil_interpreter
 from phoneproof.runtimes.mil.vendor import COREMLTOOLS_VERSION
 from phoneproof.runtimes.runtime import LoadRequest
@@ -73,7 +74,7 @@ def test_what_the_session_reports(whole: Path) -> None:
     assert session.operators == {"cpu": 3}
     runtime = mil_interpreter.runtime()
     assert (runtime.name, runtime.version) == ("mil_interpreter", COREMLTOOLS_VERSION)
-    assert mil_interpreter.FIDELITY == "reference"
+    assert RUNTIMES["mil_interpreter"].fidelity == "reference"
 
 
 def test_a_result_is_the_callers_own(tmp_path: Path) -> None:
