@@ -13,6 +13,7 @@ from phoneproof.protocol.codec import to_dict
 from phoneproof.report import reading, units
 from phoneproof.report.model import ModelRecommendation, Report, Result
 from phoneproof.report.sentences import reason_sentence
+from phoneproof.report.words import PLATFORMS
 from phoneproof.runs.run import FinishedRun
 
 _STYLE = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
@@ -38,12 +39,13 @@ def recommendation_lines(report: Report) -> Iterator[str]:
     """The recommendation for each model as one sentence."""
     for chosen in reading.advice(report):
         sentence = reason_sentence(chosen.reason)
+        place = ""
+        if isinstance(chosen, ModelRecommendation) and len(report.recommendations) > 1:
+            place = f" for {chosen.model} on {PLATFORMS[chosen.platform]}"
         if chosen.build_id:
-            yield f"Recommended: {chosen.build_id}. {sentence}"
-        elif isinstance(chosen, ModelRecommendation) and len(report.recommendations) > 1:
-            yield f"No recommendation for {chosen.model}. {sentence}"
+            yield f"Recommended{place}: {chosen.build_id}. {sentence}"
         else:
-            yield f"No recommendation. {sentence}"
+            yield f"No recommendation{place}. {sentence}"
 
 
 def next_commands(finished: FinishedRun) -> Iterator[str]:
@@ -77,7 +79,7 @@ def run_json(finished: FinishedRun) -> dict[str, Any]:
         "recommendation": None if report is None else report.recommendation.build_id,
         "recommendations": {}
         if report is None
-        else {one.model: one.build_id for one in report.recommendations},
+        else {f"{one.model} on {one.platform}": one.build_id for one in report.recommendations},
         "findings": [to_dict(finding) for finding in finished.findings],
         "files": [str(path) for path in finished.files],
     }

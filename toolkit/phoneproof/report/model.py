@@ -14,6 +14,8 @@ from phoneproof.devices.device import DeviceKind
 from phoneproof.errors import Fact
 from phoneproof.findings import Finding
 from phoneproof.protocol.attempts import Outcome
+from phoneproof.report.audited import ModelAudit
+from phoneproof.report.edge import EdgeInput, EdgeResult
 from phoneproof.verify.diagnosis import Cause, Leg
 from phoneproof.verify.verdicts import GateResult, Reason, Verdict
 
@@ -45,13 +47,16 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class ReportedModel:
-    """One source model. sha256: of the file, or of a directory's sorted (path, sha256) list."""
+    """One source model. sha256: of the file, or of a directory's sorted (path, sha256) list. audit: what its
+    inspection told; None in reports of runs that did not audit it.
+    """
 
     name: str
     source: str
     format: str
     sha256: str
     size_bytes: int
+    audit: ModelAudit | None = None
 
 
 @dataclass(frozen=True)
@@ -260,6 +265,8 @@ class Result:
     accelerator_actual: None when unknown, and unknown never passes.
     edge, outcomes: number of cases by outcome, edge inputs apart.
     findings: ids of the findings that touch these numbers, waived ones too.
+    edge_results: one for each edge input that was run. operators_by_accelerator: number of operators on
+    each, as the runtime reports it; None where it does not tell.
     baseline: the float build that others are compared to.
     accuracy: by the first of the plan's metrics that has a value. more_accuracy: by those after it.
     """
@@ -282,6 +289,8 @@ class Result:
     findings: tuple[str, ...] = ()
     baseline: bool = False
     more_accuracy: tuple[Accuracy, ...] = ()
+    edge_results: tuple[EdgeResult, ...] = ()
+    operators_by_accelerator: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -304,11 +313,15 @@ class Recommendation:
     reason: Reason
 
 
+Platform = Literal["android", "ios", "host"]
+
+
 @dataclass(frozen=True)
 class ModelRecommendation(Recommendation):
-    """The build of one model to ship. model: its name, the first part of its builds' ids."""
+    """The build of one model to ship on one platform. model: its name, the first part of its builds' ids."""
 
     model: str
+    platform: Platform
 
 
 @dataclass(frozen=True)
@@ -333,8 +346,8 @@ class Reproduce:
 class Report:
     """The whole report.
 
-    recommendation: of the only model; where there are several, build_id is None and `recommendations` has one
-    for each.
+    recommendation: the only one; where there are several models or platforms with different builds, build_id
+    is None and `recommendations` has one for each model and platform.
     """
 
     run: RunFacts
@@ -347,4 +360,5 @@ class Report:
     not_measured: tuple[NotMeasured, ...]
     reproduce: Reproduce
     recommendations: tuple[ModelRecommendation, ...] = ()
+    edge_inputs: tuple[EdgeInput, ...] = ()
     version: int = REPORT_VERSION

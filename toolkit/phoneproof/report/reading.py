@@ -206,7 +206,7 @@ def builds_without_result(report: Report) -> tuple[ReportedBuild, ...]:
 
 
 def advice(report: Report) -> tuple[Recommendation, ...]:
-    """The recommendations to show: one for each model, or that of a run without any."""
+    """The recommendations to show: one for each model and platform, or that of a run without any."""
     return report.recommendations or (report.recommendation,)
 
 

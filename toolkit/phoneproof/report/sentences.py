@@ -66,6 +66,7 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "than the baseline[: {speed_ratio:times} its speed][, {size_ratio:times} its size][, accuracy drop "
     "{drop:drop}].",
     "several_models": "There are several models, and each has a recommendation of its own: {models}.",
+    "several_platforms": "The platforms have recommendations of their own: {platforms}.",
     "none_passes": "No build passes every gate.",
     "only_baseline": "Only the float baseline was built, so there is nothing to recommend over it.",
     "nothing_measured": "Nothing was measured, so nothing can be recommended.",

@@ -10,7 +10,7 @@ from phoneproof.builds.manifest import FloatReason
 from phoneproof.devices.device import DeviceKind
 from phoneproof.findings import Severity
 from phoneproof.protocol.attempts import Outcome
-from phoneproof.report.model import Speed, Validity
+from phoneproof.report.model import Platform, Speed, Validity
 from phoneproof.verify.diagnosis import Cause, LegName, LegState
 from phoneproof.verify.verdicts import GateId, Verdict
 
@@ -30,6 +30,7 @@ GATES: Final[Mapping[GateId, str]] = {
     "outcomes": "Outcomes",
     "fallback": "Fallback",
     "parity": "Parity",
+    "edge": "Edge inputs",
     "accuracy": "Accuracy",
     "speed": "Speed",
     "latency": "Latency",
@@ -42,6 +43,8 @@ SPEEDS: Final[Mapping[Speed, str]] = {
     "no_difference": "no measurable difference",
     "too_noisy": "too noisy to tell",
 }
+
+PLATFORMS: Final[Mapping[Platform, str]] = {"android": "Android", "ios": "iOS", "host": "the host"}
 
 VALIDITIES: Final[Mapping[Validity, str]] = {"VALID": "valid", "INVALID": "not valid"}
 

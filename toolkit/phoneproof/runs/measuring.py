@@ -116,6 +116,13 @@ class Measurement:
         known = {one for one in actual if one is not None}
         return None if not actual or len(known) < len(actual) else "+".join(sorted(known))
 
+    @property
+    def operators_by_accelerator(self) -> Mapping[str, int] | None:
+        """Number of operators on each accelerator, where the runtime tells."""
+        finished = [end.finished for _, end in self.cases if end.finished is not None]
+        told = (one.measured.operators for one in finished if one.measured.operators is not None)
+        return next(told, None)
+
 
 @dataclass(frozen=True)
 class Yardstick:

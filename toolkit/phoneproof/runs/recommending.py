@@ -1,10 +1,11 @@
 """Which build of each model to ship, out of the results of a run."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from phoneproof.errors import Fact
+from phoneproof.recipes.table import Format
 from phoneproof.report import model as report
 from phoneproof.report.reading import model_name
 from phoneproof.verify.verdicts import Reason
@@ -13,29 +14,55 @@ ALIKE_SIZE: Final = 0.05
 """Sizes within 5 % are alike: the form of a file then matters less than how right it is."""
 
 
-def recommend_each(
-    build_ids: Iterable[str], results: Sequence[report.Result]
-) -> tuple[report.ModelRecommendation, ...]:
-    """The build of each model to ship: builds of different networks do not compete.
+PLATFORMS: Final[Mapping[Format, tuple[report.Platform, ...]]] = {
+    Format.TFLITE: ("android", "ios"),
+    Format.EXECUTORCH: ("android", "ios"),
+    Format.ONNX: ("android", "ios"),
+    Format.COREML: ("ios",),
+    Format.TORCHSCRIPT: ("host",),
+}
+"""Where builds of each format can be shipped. TorchScript's mobile runtime is no longer published."""
 
-    build_ids: of all builds, made or failed; they name the models, in order.
+
+def recommend_each(
+    builds: Iterable[tuple[str, Format]], results: Sequence[report.Result]
+) -> tuple[report.ModelRecommendation, ...]:
+    """The build of each model to ship on each platform: builds of different networks do not compete, and
+    neither do those that the platform does not run.
+
+    builds: build_id and format of all builds, made or failed; they name the models, in order. The host is
+    named only where nothing was built for phones.
     """
-    models = dict.fromkeys(model_name(build_id) for build_id in build_ids)
+    formats = dict(builds)
     chosen = []
-    for model in models:
-        best = recommend([r for r in results if model_name(r.configuration.build_id) == model])
-        chosen.append(report.ModelRecommendation(best.build_id, best.device, best.reason, model))
+    for model in dict.fromkeys(model_name(build_id) for build_id in formats):
+        own = [r for r in results if model_name(r.configuration.build_id) == model]
+        for platform in _platforms(f for build_id, f in formats.items() if model_name(build_id) == model):
+            best = recommend([r for r in own if platform in PLATFORMS[formats[r.configuration.build_id]]])
+            chosen.append(
+                report.ModelRecommendation(best.build_id, best.device, best.reason, model, platform)
+            )
     return tuple(chosen)
 
 
+def _platforms(formats: Iterable[Format]) -> tuple[report.Platform, ...]:
+    wanted = {platform for form in formats for platform in PLATFORMS[form]}
+    phones: tuple[report.Platform, ...] = ("android", "ios")
+    return tuple(p for p in phones if p in wanted) or ("host",)
+
+
 def the_only(each: Sequence[report.ModelRecommendation]) -> report.Recommendation:
-    """The recommendation where there is one model; else none, with the reason."""
-    if len(each) > 1:
-        models = tuple(one.model for one in each)
+    """The recommendation where all are the same; else none, with the reason."""
+    if not each:
+        return report.Recommendation(None, None, Reason("nothing_measured"))
+    models = tuple(dict.fromkeys(one.model for one in each))
+    if len(models) > 1:
         return report.Recommendation(None, None, Reason.of("several_models", models=models))
-    for one in each:
-        return report.Recommendation(one.build_id, one.device, one.reason)
-    return report.Recommendation(None, None, Reason("nothing_measured"))
+    first = each[0]
+    if any(one.build_id != first.build_id for one in each):
+        platforms = tuple(one.platform for one in each)
+        return report.Recommendation(None, None, Reason.of("several_platforms", platforms=platforms))
+    return report.Recommendation(first.build_id, first.device, first.reason)
 
 
 def recommend(results: Sequence[report.Result]) -> report.Recommendation:

@@ -73,7 +73,9 @@ def assemble(state: RunState) -> report.Report:
             diagnoses.append(diagnosis_of(measured, baseline, limits, reported, failed))
     versions = _versions(state)
     command = state.record.command
-    each = recommend_each((build.wanted.build_id for build in state.builds), results)
+    each = recommend_each(
+        ((build.wanted.build_id, build.wanted.recipe.format) for build in state.builds), results
+    )
     created = datetime.fromtimestamp(state.record.created_ms // 1_000, UTC)
     return report.Report(
         run=report.RunFacts(

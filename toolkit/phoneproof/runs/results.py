@@ -96,6 +96,7 @@ def result_of(
         findings=tuple(sorted({f.id for f in findings if _touches(f, measured, device.id)})),
         baseline=is_baseline,
         more_accuracy=tuple(accuracies[1:]),
+        operators_by_accelerator=measured.operators_by_accelerator,
     )
 
 

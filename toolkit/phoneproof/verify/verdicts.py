@@ -7,7 +7,7 @@ from typing import Literal
 from phoneproof.errors import Fact
 
 Verdict = Literal["pass", "fail", "inconclusive"]
-GateId = Literal["outcomes", "fallback", "parity", "accuracy", "speed", "latency", "size"]
+GateId = Literal["outcomes", "fallback", "parity", "edge", "accuracy", "speed", "latency", "size"]
 
 
 @dataclass(frozen=True)

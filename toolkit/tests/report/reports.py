@@ -215,7 +215,7 @@ def all_pass() -> Report:
         ),
         diagnosis=(chain(INT8, "none", "agrees", "agrees", "agrees"),),
         recommendation=Recommendation(INT8, "host", best),
-        recommendations=(ModelRecommendation(INT8, "host", best, "digits"),),
+        recommendations=(ModelRecommendation(INT8, "host", best, "digits", "android"),),
     )
 
 
@@ -240,8 +240,8 @@ def two_models() -> Report:
         ],
         recommendation=Recommendation(None, None, Reason("several_models", {"models": ("digits", "faces")})),
         recommendations=(
-            ModelRecommendation(INT8, "host", ship, "digits"),
-            ModelRecommendation(None, None, Reason("none_passes"), "faces"),
+            ModelRecommendation(INT8, "host", ship, "digits", "android"),
+            ModelRecommendation(None, None, Reason("none_passes"), "faces", "android"),
         ),
     )  # fmt: skip
 

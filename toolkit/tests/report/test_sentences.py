@@ -84,6 +84,7 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
         "for its size alone: it is slower than the baseline",
     ),
     "several_models": ({"models": ("a", "b")}, "a recommendation of its own: a, b."),
+    "several_platforms": ({"platforms": ("android", "ios")}, "recommendations of their own: android, ios."),
     "none_passes": ({}, "No build passes"),
     "only_baseline": ({}, "Only the float baseline"),
     "nothing_measured": ({}, "Nothing was measured"),

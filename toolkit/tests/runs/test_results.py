@@ -14,7 +14,7 @@ from phoneproof.jobs.planning import Placement, PlannedCase
 from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.protocol.events import CaseFinished, Measured, Stamp
 from phoneproof.recipes.rows import recipe_named
-from phoneproof.recipes.table import RecipeOptions, SourceFormat
+from phoneproof.recipes.table import Format, RecipeOptions, SourceFormat
 from phoneproof.report.model import Comparison, Result, Size
 from phoneproof.report.sentences import reason_sentence
 from phoneproof.runs.building import FinishedBuild
@@ -420,14 +420,40 @@ def test_models_are_recommended_for_themselves() -> None:
         candidate("b/onnx/x", 9.0, 0.1),
         candidate("b/onnx/y", 9, 0.5),
     ]
-    each = recommend_each(["a/onnx/x", "b/onnx/x", "b/onnx/y", "c/onnx/x"], results)
-    assert [(one.model, one.build_id) for one in each] == [("a", "a/onnx/x"), ("b", "b/onnx/x"), ("c", None)]
-    assert each[2].reason.id == "nothing_measured"
+    ids = ("a/onnx/x", "b/onnx/x", "b/onnx/y", "c/onnx/x")
+    each = recommend_each([(build_id, Format.ONNX) for build_id in ids], results)
+    assert [(one.model, one.build_id) for one in each if one.platform == "ios"] == [
+        ("a", "a/onnx/x"),
+        ("b", "b/onnx/x"),
+        ("c", None),
+    ]
+    assert [(one.build_id, one.platform) for one in each[:2]] == [
+        ("a/onnx/x", "android"),
+        ("a/onnx/x", "ios"),
+    ]
+    assert each[4].reason.id == "nothing_measured"
     together = the_only(each)
     assert (together.build_id, together.reason.id) == (None, "several_models")
     assert together.reason.facts == {"models": ("a", "b", "c")}
-    assert the_only(each[:1]).build_id == "a/onnx/x"
+    assert the_only(each[:2]).build_id == "a/onnx/x"
     assert the_only(()).reason.id == "nothing_measured"
+
+
+def test_platforms_are_recommended_what_they_run() -> None:
+    results = [
+        candidate("a/torch/t", 3.0, 0.3),
+        candidate("a/keras/l", 1.5, 0.3),
+        candidate("a/torch/c", 2.0, 0.3),
+        candidate("a/torch/q", 9.0, 0.3),
+    ]
+    forms = (Format.EXECUTORCH, Format.TFLITE, Format.COREML, Format.TORCHSCRIPT)
+    builds = list(zip((r.configuration.build_id for r in results), forms, strict=True))
+    each = recommend_each(builds[1:], results[1:])
+    assert [(one.platform, one.build_id) for one in each] == [("android", "a/keras/l"), ("ios", "a/torch/c")]
+    assert the_only(each).reason.facts == {"platforms": ("android", "ios")}
+    assert [one.build_id for one in recommend_each(builds, results)] == ["a/torch/t", "a/torch/t"]
+    only = recommend_each(builds[3:], results[3:])
+    assert [(one.platform, one.build_id) for one in only] == [("host", "a/torch/q")]
 
 
 def test_a_build_must_pass_wherever_it_ran() -> None:
