@@ -1,6 +1,7 @@
 """Building MobileNetV2 by every recipe, against the vendors' own scripts in sequence.
 
-One network, torchvision's and Keras's MobileNetV2 with random weights of a fixed seed, and 64 calibration
+One network, torchvision's and Keras's MobileNetV2 with random weights of a fixed seed and batch statistics of
+the evaluation set (without those the signal fades, and integer kernels refuse the scales), and 64 calibration
 samples: noise with the spectrum of photographs, drawn with a fixed seed, since nothing is downloaded. Both
 sides make the same builds with the same samples and methods (minimum and maximum, per channel):
 
@@ -90,16 +91,29 @@ def network():
 """
 
 TORCH = """\
-import sys, torch, torchvision
+import sys, numpy, torch, torchvision
 from safetensors.torch import save_file
 torch.manual_seed(int(sys.argv[2]))
-save_file(torchvision.models.mobilenet_v2(weights=None).state_dict(), sys.argv[1] + "/network.safetensors")
+network = torchvision.models.mobilenet_v2(weights=None).train()
+for layer in network.modules():
+    if isinstance(layer, torch.nn.BatchNorm2d):
+        layer.momentum = 1.0
+with torch.no_grad():
+    network(torch.from_numpy(numpy.load(sys.argv[1] + "/evaluation.npy")))
+save_file(network.state_dict(), sys.argv[1] + "/network.safetensors")
 """
 
 KERAS = """\
-import sys, keras
+import sys, keras, numpy
 keras.utils.set_random_seed(int(sys.argv[2]))
-keras.applications.MobileNetV2(weights=None).save(sys.argv[1] + "/network.keras")
+network = keras.applications.MobileNetV2(weights=None)
+norms = [layer for layer in network.layers if isinstance(layer, keras.layers.BatchNormalization)]
+for layer in norms:
+    layer.momentum = 0.0
+network(numpy.load(sys.argv[1] + "/evaluation.npy").transpose(0, 2, 3, 1), training=True)
+for layer in norms:
+    layer.momentum = 0.99
+network.save(sys.argv[1] + "/network.keras")
 """
 
 
