@@ -16,6 +16,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "build": ("phoneproof.cli.build", "Audit, and make the builds of a plan."),
     "verify": ("phoneproof.cli.verify", "Run the builds and measure them against float."),
     "report": ("phoneproof.cli.report", "Write the report of a run again."),
+    "rerun": ("phoneproof.cli.rerun", "Repeat one case of a run, to find out why it ended as it did."),
     "compare": ("phoneproof.cli.compare", "Compare two runs; exit 1 on a regression."),
     "devices": ("phoneproof.cli.devices", "List the devices that jobs can run on."),
     "toolchain": ("phoneproof.cli.toolchain", "List and install toolchains."),

@@ -187,6 +187,17 @@ def opened(path: Path, plan: Plan, command: tuple[str, ...]) -> Iterator[RunFold
     RunFolderError as `check_place`; BusyError if another process works on it.
     """
     check_place(path, plan)
+    with held(path):
+        if not (path / RUN_FILE).exists():
+            _create(path, plan, command)
+        check_place(path, plan)  # again, now that nobody else can begin one here
+        _remove_leftovers(path)
+        yield RunFolder(path, read_record(path))
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other processes out of a run's folder, made if there is none. BusyError while one is in it."""
     lock = FileLock(path / LOCK_FILE, timeout=0)
     try:
         with storage_errors(path):
@@ -197,11 +208,7 @@ def opened(path: Path, plan: Plan, command: tuple[str, ...]) -> Iterator[RunFold
             "Another phoneproof works on this run.", where=str(path), next_step="Wait for it, or end it."
         ) from None
     try:
-        if not (path / RUN_FILE).exists():
-            _create(path, plan, command)
-        check_place(path, plan)  # again, now that nobody else can begin one here
-        _remove_leftovers(path)
-        yield RunFolder(path, read_record(path))
+        yield
     finally:
         lock.release()
 
