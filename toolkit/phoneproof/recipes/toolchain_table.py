@@ -141,7 +141,7 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
             module="phoneproof.toolchains.torch_qnnpack",
             pin_file="torch_qnnpack.txt",
             least_versions={"torch": "2.13.0", "safetensors": "0.5.0"},
-            revision=1,
+            revision=2,
             memory_bytes=1_000_000_000,
         ),
     )

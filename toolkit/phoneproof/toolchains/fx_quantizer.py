@@ -28,6 +28,7 @@ from phoneproof.quantize.torch_fx import (
 )
 from phoneproof.recipes.table import RecipeOptions
 from phoneproof.runtimes.torch_qnnpack import ENGINE
+from phoneproof.toolchains.fx_clamps import mend_clamps, ranges_behind_clamps
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -120,11 +121,12 @@ def _converted(
     custom = PrepareCustomConfig().set_non_traceable_module_classes([InFloat])
     prepared = prepare_fx(graph, mapping, example, custom, backend_config=backend)
     _name_observers(prepared)
-    with torch.no_grad():
+    with torch.no_grad(), ranges_behind_clamps(prepared):
         for index, sample in enumerate(samples):
             on_sample(index)
             prepared(*sample)
     converted: GraphModule = convert_fx(prepared, backend_config=backend)
+    mend_clamps(converted, example)
     return converted
 
 

@@ -35,8 +35,7 @@ NETWORKS: Final = (
         "MobileNetV2, PyTorch",
         "torchvision's, 224 x 224, 20 classes, random weights; patches of two photographs. "
         "From patch to patch its logits vary by some 6 % of their mean size, and a slice is measured against "
-        "that variation (see [measuring](measuring.md)). Not explained yet: `torch-qnnpack-int8` is 14 dB "
-        "below the other static builds; torch's x86 engine keeps 24.5 dB with the same file.",
+        "that variation (see [measuring](measuring.md)).",
     ),
     Network(
         "mobilenet_keras",

@@ -49,11 +49,8 @@ def test_dynamic_executorch_builds_leave_depthwise_convolutions_in_float(facts: 
     assert facts.ratio("executorch-int8-dynamic") < 0.35
 
 
-def test_qnnpack_keeps_part_of_the_logits(facts: Facts) -> None:
-    """19.6 dB where other static builds have 34; why is not known. It is not the range before ReLU6 alone.
-
-    Quantizing that range too, in a simulation in float, costs 1 dB. torch's x86 engine keeps 24.5 dB with the
-    same file.
-    """
-    assert facts.parity("torch-qnnpack-int8")["logits"] > 15
+def test_qnnpack_keeps_the_logits_as_other_static_builds_do(facts: Facts) -> None:
+    """With torch's own clamps, which put the values into other places, 14 dB less than ONNX Runtime."""
+    qnnpack, onnx = (facts.parity(recipe)["logits"] for recipe in ("torch-qnnpack-int8", "onnx-int8"))
+    assert qnnpack > onnx - 4
     assert facts.ratio("torch-qnnpack-int8") < 0.35

@@ -92,6 +92,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         *(order(name, "convolutions", one, (OUTPUT,), images, **more) for name, more in OPTIONS.items()),
         order("two-float", "classifier", two, TWO),
         order("two", "classifier", two, TWO, mixed),
+        order("clamps-float", "inverted_residuals", one, (OUTPUT,)),
+        order("clamps", "inverted_residuals", one, (OUTPUT,), images),
         order("not-finite", "convolutions", one, (OUTPUT,), broken),
         order("changed", "convolutions", one, (OUTPUT,), sha256="0" * 64),
         order("branch", "branch", (SMALL,), (SMALL,), mixed),
@@ -109,8 +111,8 @@ def outputs(done: Done) -> NDArray[Any]:
     return np.array([opened.prepare({"image": one})()[0] for one in IMAGES])
 
 
-def sqnr_db(made: Mapping[str, Done], name: str) -> float:
-    reference = outputs(made["float"]).astype(np.float64)
+def sqnr_db(made: Mapping[str, Done], name: str, baseline: str = "float") -> float:
+    reference = outputs(made[baseline]).astype(np.float64)
     noise = np.square(reference - outputs(made[name])).sum()
     return float(10 * np.log10(np.square(reference).sum() / noise))
 
@@ -123,6 +125,18 @@ def test_int8_builds_are_close_to_the_float_build(made: Mapping[str, Done], name
     assert {one.reason for one in manifest.float_operators} == {"data_movement"}
     assert (manifest.inputs, manifest.outputs) == ((IMAGE,), (OUTPUT,))
     assert manifest.wide_tensors == ()
+
+
+def test_clamps_of_every_form_are_right(made: Mapping[str, Done]) -> None:
+    """torch's own conversion leaves 8 dB: its clamp for QNNPACK puts each value into another place."""
+    assert sqnr_db(made, "clamps", "clamps-float") > 30
+    script: Any = torch.jit.load(str(made["clamps"].folder / "out" / "model.ts"))  # type: ignore[no-untyped-call]
+    kinds = [node.kind() for node in script.inlined_graph.nodes()]
+    # Convolutions and additions saturate where a ReLU6 would clamp; the head has two readers, and two clamps.
+    assert [kind for kind in kinds if kind in {"aten::relu6", "aten::hardtanh", "aten::clamp"}] == [
+        "aten::hardtanh",
+        "aten::clamp",
+    ]
 
 
 def test_each_method_has_ranges_of_its_own(made: Mapping[str, Done]) -> None:

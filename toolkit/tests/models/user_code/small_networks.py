@@ -45,6 +45,36 @@ class Convolutions(nn.Module):
         return self.fc(torch.flatten(nn.functional.adaptive_avg_pool2d(values, 1), 1))  # type: ignore[no-any-return]
 
 
+class InvertedResiduals(nn.Module):
+    """Two blocks of MobileNetV2, and clamps in every form: of modules, functions and methods, also alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = self.layer(3, 16, 3)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                self.layer(16, 48, 1), self.layer(48, 48, 3, 48), nn.Conv2d(48, 16, 1), nn.BatchNorm2d(16)
+            )
+            for _ in range(2)
+        )
+        self.head = nn.Conv2d(16, 24, 1)
+        self.fc = nn.Linear(24, 5)
+
+    def layer(self, given: int, made: int, side: int, groups: int = 1) -> nn.Module:
+        """A convolution with its batch norm and ReLU6, in place as in torchvision."""
+        conv = nn.Conv2d(given, made, side, padding=side // 2, groups=groups, bias=False)
+        return nn.Sequential(conv, nn.BatchNorm2d(made), nn.ReLU6(inplace=True))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """float32 [1, 3, 16, 16] to [1, 5]."""
+        values = self.stem(x)
+        for block in self.blocks:
+            values = values + block(values)
+        values = self.head(values)
+        both = nn.functional.hardtanh(values, -1.0, 2.0) + values.clamp(-0.5, 0.75)
+        return self.fc(nn.functional.relu6(both).mean((2, 3)))  # type: ignore[no-any-return]
+
+
 class Broken(nn.Module):
     """forward by `kind`: what must not become a source model."""
 
@@ -76,6 +106,15 @@ def classifier() -> nn.Module:
 def convolutions() -> nn.Module:
     """Batch norms are given statistics, so that folding them shows."""
     module = Convolutions()
+    with torch.no_grad():
+        for _ in range(8):
+            module(torch.randn(4, 3, 16, 16))
+    return module
+
+
+def inverted_residuals() -> nn.Module:
+    """Batch norms are given statistics, so that each clamp has something to cut off."""
+    module = InvertedResiduals()
     with torch.no_grad():
         for _ in range(8):
             module(torch.randn(4, 3, 16, 16))
