@@ -1,7 +1,7 @@
 """What a source model is, as its inspection found it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from phoneproof.protocol.job import FileRef
@@ -15,6 +15,40 @@ ONE_FILE: Final = "model.onnx"
 
 
 @dataclass(frozen=True)
+class OperatorUse:
+    """Operators that are used in one way.
+
+    operator: a word of recipes/operators. count: number of nodes. rank: number of axes of the first input,
+    None where it is not known. traits: of recipes/accelerators, sorted.
+    """
+
+    operator: str
+    count: int
+    rank: int | None = None
+    traits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What a source model is made of, without what is constant once its axes are fixed.
+
+    uses: its operators in the words of the vocabulary. unnamed: number of nodes by type, of types that the
+    vocabulary lacks. weights: elements of weights by the family of the operator that takes them; those that
+    none takes are left out. multiplications: multiply-add operations of one inference, in convolutions,
+    matrix products and recurrent layers; those whose shapes are not known are left out.
+    vocabularies: rows of the tables out of which integers choose (embeddings).
+    causal: whether attention is masked so that no position sees later ones.
+    """
+
+    uses: tuple[OperatorUse, ...] = ()
+    unnamed: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+    multiplications: int = 0
+    vocabularies: tuple[int, ...] = ()
+    causal: bool = False
+
+
+@dataclass(frozen=True)
 class SourceFacts:
     """Facts of one source model.
 
@@ -23,6 +57,8 @@ class SourceFacts:
     parameters: elements of all weights. opset, ir: of an ONNX source, None for the others.
     exported: of a Python function, the program that its module was exported to, a file in the inspection's
     work folder: the reference runs it, and most toolchains convert it. None for the other formats.
+    open_inputs: shape as the model declares it, by name, of each input with an open length (None): the plan
+    fixed these.
     """
 
     sha256: str
@@ -35,3 +71,5 @@ class SourceFacts:
     opset: int | None = None
     ir: int | None = None
     exported: FileRef | None = None
+    open_inputs: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    anatomy: Anatomy = Anatomy()

@@ -1,7 +1,7 @@
 """Fixing the open axes of a source model: the first is the batch and becomes 1, others take the plan's."""
 
 import difflib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from phoneproof.errors import SourceModelError
@@ -26,6 +26,13 @@ def refuse_batch(
                 next_step="Export the model with a batch of 1 or a dynamic first axis. If this axis is no "
                 f"batch, give the input's whole shape in {PLAN_KEY}.",
             )
+
+
+def open_inputs(
+    declared: Iterable[tuple[str, Sequence[int | None]]],
+) -> Mapping[str, tuple[int | None, ...]]:
+    """The shapes, by name, of the inputs among `declared` that leave a length open."""
+    return {name: tuple(shape) for name, shape in declared if None in shape}
 
 
 def refuse_unknown_inputs(shapes: Iterable[str], known: Sequence[str], place: str) -> None:

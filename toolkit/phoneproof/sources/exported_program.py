@@ -1,7 +1,7 @@
 """Source models as exported programs (.pt2 of torch.export): read safely, every axis fixed, one call form."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from phoneproof.errors import SourceModelError, said
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
+from phoneproof.sources.axes import open_inputs
 from phoneproof.sources.exported_archive import EXPORT_AGAIN, check_archive
 from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.program_digest import content_sha256
@@ -29,6 +30,7 @@ class ExportedSource:
 
     sha256: of its content as it lies on disk (sources/program_digest). inputs, outputs: its tensors in the
     order in which the program takes and gives them; arguments that are no tensors are fixed in the program.
+    open_inputs: of axes.open_inputs.
     """
 
     path: Path
@@ -36,6 +38,7 @@ class ExportedSource:
     program: ExportedProgram
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    open_inputs: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
     def runner(self) -> Run:
         """The program as a function of its input tensors in order; it gives its outputs in order."""
@@ -55,6 +58,7 @@ def load_program(request: ExportedProgramRequest) -> ExportedSource:
     sha256 = content_sha256(program)
     refuse_changed(sha256, request.sha256, request.path)
     _refuse_state(program, str(path))
+    left_open = open_inputs((name, _open_shape(program, name)) for name in input_names(program))
     program = fixed(program, dict(request.shapes), str(path))
     inputs = tuple(_spec(name, program, str(path), "input") for name in input_names(program))
     nodes = output_nodes(program, str(path))
@@ -63,7 +67,7 @@ def load_program(request: ExportedProgramRequest) -> ExportedSource:
         _spec(node, program, str(path), "output", name) for node, name in zip(nodes, names, strict=True)
     )
     _refuse_bad_names(inputs, outputs, str(path))
-    return ExportedSource(path, sha256, program, inputs, outputs)
+    return ExportedSource(path, sha256, program, inputs, outputs, left_open)
 
 
 def runner(program: ExportedProgram) -> Run:
@@ -107,6 +111,10 @@ def output_nodes(program: ExportedProgram, place: str) -> list[str]:
             )
         found.append(spec.arg.name)
     return found
+
+
+def _open_shape(program: ExportedProgram, name: str) -> tuple[int | None, ...]:
+    return tuple(length if isinstance(length, int) else None for length in tensor_of(program, name).shape)
 
 
 def tensor_of(program: ExportedProgram, name: str) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.protocol.work import Progress
+from phoneproof.sources.anatomy_onnx import anatomy_onnx
 from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.onnx_model import external_files, load_source
 from phoneproof.sources.onnx_versions import opset_of, refuse_newer_opset
@@ -31,6 +32,8 @@ def inspect_onnx(request: OnnxSourceRequest, progress: Progress) -> SourceFacts:
         parameters=sum(_elements(tensor.dims) for tensor in graph.initializer),
         opset=opset_of(source.model),
         ir=source.model.ir_version,
+        open_inputs=source.open_inputs,
+        anatomy=anatomy_onnx(source.model),
     )
 
 

@@ -9,6 +9,7 @@ from phoneproof.builds.model_files import model_files
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.work import Progress
+from phoneproof.sources.anatomy_tensorflow import anatomy_tensorflow
 from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.keras_model import load_keras, open_keras
 from phoneproof.sources.request import KerasSourceRequest, SavedModelRequest
@@ -42,6 +43,8 @@ def inspect_tensorflow(
         outputs=source.outputs,
         operators=dict(sorted(Counter(source.nodes.values()).items())),
         parameters=source.parameters,
+        open_inputs=source.open_inputs,
+        anatomy=anatomy_tensorflow(source),
     )
 
 

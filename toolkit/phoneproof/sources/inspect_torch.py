@@ -10,6 +10,7 @@ import torch
 from phoneproof.builds.source_facts import SourceFacts
 from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.work import Progress
+from phoneproof.sources.anatomy_torch import anatomy_torch
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.program_running import check_repeatable
 from phoneproof.sources.python_module import code_files
@@ -56,6 +57,8 @@ def _facts(source: ExportedSource, files: Iterable[FileRef], exported: FileRef |
         operators=dict(sorted(operators.items())),
         parameters=sum(weight.numel() for weight in weights if isinstance(weight, torch.Tensor)),
         exported=exported,
+        open_inputs=source.open_inputs,
+        anatomy=anatomy_torch(program),
     )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,8 @@ import onnx
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.onnx_header import read_header
-from phoneproof.sources.onnx_shapes import fixed, specs
+from phoneproof.sources.axes import open_inputs
+from phoneproof.sources.onnx_shapes import declared, fixed, specs
 from phoneproof.sources.planned_model import refuse_changed
 from phoneproof.sources.request import OnnxSourceRequest
 
@@ -24,7 +25,7 @@ class OnnxSource:
     """A source model ready for use: weights inside, axes fixed, shapes inferred, every node named once.
 
     sha256: hash of the content on disk (see `content_sha256`).
-    model: onnx.ModelProto. Callers copy it before they change it.
+    model: onnx.ModelProto. Callers copy it before they change it. open_inputs: of axes.open_inputs.
     """
 
     path: Path
@@ -32,6 +33,7 @@ class OnnxSource:
     model: Any
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    open_inputs: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
 
 def load_source(request: OnnxSourceRequest) -> OnnxSource:
@@ -52,9 +54,10 @@ def load_onnx(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -
     _drop_overridable_initializers(model)
     _check(model, path)
     _name_nodes(model)
+    left_open = open_inputs(declared(model))
     model = fixed(model, dict(shapes or {}), str(path))
     inputs, outputs = specs(model, str(path))
-    return OnnxSource(path=path, sha256=sha256, model=model, inputs=inputs, outputs=outputs)
+    return OnnxSource(path, sha256, model, inputs, outputs, left_open)
 
 
 def read_whole(path: Path) -> tuple[Any, str]:

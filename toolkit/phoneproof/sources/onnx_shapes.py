@@ -1,5 +1,6 @@
 """Fixing the dynamic axes of an ONNX model, and describing its inputs and outputs."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -36,6 +37,18 @@ def fixed(model: Any, shapes: dict[str, tuple[int, ...]], place: str) -> Any:
     if not all(_is_fixed(value) for value in model.graph.output):
         _fix_outputs(model, place)
     return model
+
+
+def declared(model: Any) -> Iterator[tuple[str, tuple[int | None, ...]]]:
+    """Name and shape of each input as the file has it, None for an open length; those of known rank."""
+    for value in model.graph.input:
+        tensor = value.type.tensor_type
+        if value.type.HasField("tensor_type") and tensor.HasField("shape"):
+            axes = tensor.shape.dim
+            yield (
+                value.name,
+                tuple(a.dim_value if a.HasField("dim_value") and a.dim_value > 0 else None for a in axes),
+            )
 
 
 def _fix_outputs(model: Any, place: str) -> None:

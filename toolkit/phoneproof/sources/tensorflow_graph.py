@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import numpy as np
 from phoneproof.errors import SourceModelError, said
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
 from phoneproof.sources.agreement import Arrays, Network
-from phoneproof.sources.axes import PLAN_KEY, fixed_length, refuse_rank, refuse_unknown_inputs
+from phoneproof.sources.axes import PLAN_KEY, fixed_length, open_inputs, refuse_rank, refuse_unknown_inputs
 from phoneproof.sources.tensorflow_vendor import tensorflow
 
 _REACHES_OUT: Final = frozenset(
@@ -63,7 +63,8 @@ class TensorflowSource:
 
     function: a ConcreteFunction without variables; it takes tensors in the order of `inputs` and gives a list
     in that of `outputs`. layers: of a Keras model, in the order of the calls; empty for a SavedModel.
-    parameters: elements of all float constants.
+    parameters: elements of all float constants. open_inputs: of axes.open_inputs; inputs of unknown rank are
+    not among them.
     """
 
     path: Path
@@ -73,6 +74,7 @@ class TensorflowSource:
     function: Any
     layers: tuple[Layer, ...]
     parameters: int
+    open_inputs: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> Mapping[str, str]:
@@ -101,7 +103,10 @@ def frozen(model: OpenModel, shapes: Mapping[str, tuple[int, ...]]) -> Tensorflo
         for tensor, value in zip(model.outputs, function.outputs, strict=True)
     )
     parameters = _parameters(function)
-    return TensorflowSource(model.path, model.sha256, inputs, outputs, function, layers, parameters)
+    left_open = open_inputs((one.name, one.shape) for one in model.inputs if one.shape is not None)
+    return TensorflowSource(
+        model.path, model.sha256, inputs, outputs, function, layers, parameters, left_open
+    )
 
 
 def trace(model: OpenModel, inputs: Sequence[TensorSpec]) -> tuple[Any, tuple[Layer, ...]]:
