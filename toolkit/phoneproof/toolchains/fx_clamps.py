@@ -116,9 +116,9 @@ def _limits(graph: GraphModule, node: Node) -> tuple[float, float] | None:
     if node.op not in {"call_function", "call_method"} or name not in _LIMITS:
         return None
     given = node.args[1:3] if name != "relu6" else ()  # whose second is `inplace`
-    low, high = (*given, *_LIMITS[name][len(given) :])
-    low = node.kwargs.get("min_val", node.kwargs.get("min", low))
-    high = node.kwargs.get("max_val", node.kwargs.get("max", high))
+    least, most = _LIMITS[name]
+    low = given[0] if given else node.kwargs.get("min_val", node.kwargs.get("min", least))
+    high = given[1] if len(given) > 1 else node.kwargs.get("max_val", node.kwargs.get("max", most))
     if not isinstance(low, int | float) or not isinstance(high, int | float):
         return None
     return float(low), float(high)
