@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from phoneproof.data.checks import CheckedSet, run_checks
+from phoneproof.data.checks.checked import CheckedSet
+from phoneproof.data.checks.registry import run_checks
 from phoneproof.data.materialization import Materialization, fingerprint, remember_fingerprint
 from phoneproof.data.preprocessing import Preprocess
 from phoneproof.data.set_specs import SetSpec, set_from_dict
@@ -94,7 +95,7 @@ def carry_out(request: Request, progress: Progress) -> Result:
         remember_fingerprint(mark, target.root, store.digest)
     other = request.evaluation_samples
     evaluation = None if other is None else SampleStore.open(Path(other))
-    findings = run_checks(CheckedSet(request.subject, store, evaluation))
+    findings = run_checks(CheckedSet(request.subject, store, evaluation, preprocess))
     skipped = len(store.stored.skipped)
     return Result(1, str(store.path), store.digest, store.count, skipped, not written, findings)
 

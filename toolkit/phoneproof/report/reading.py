@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from phoneproof.findings import Finding, Severity
+from phoneproof.findings import FINDING_IDS, Finding, Severity
 from phoneproof.report import units
 from phoneproof.report.model import (
     CaseResult,
@@ -34,12 +34,7 @@ _OUTPUTS: Final[frozenset[Number]] = frozenset({"accuracy", "parity"})
 
 TOUCHED_NUMBERS: Final[Mapping[str, frozenset[Number]]] = {
     "ACCURACY-AT-CHANCE": frozenset({"accuracy"}),
-    "DATA-BROKEN-FILE": _OUTPUTS,
-    "DATA-CALIBRATION-FEW": _OUTPUTS,
-    "DATA-CALIBRATION-TOO-FEW": _OUTPUTS,
-    "DATA-CONSTANT": _OUTPUTS,
-    "DATA-NONFINITE": _OUTPUTS,
-    "DATA-OVERLAP": _OUTPUTS,
+    **dict.fromkeys((one for one in FINDING_IDS if one.startswith("DATA-")), _OUTPUTS),
     "HOST-BUSY": _TIMES,
     "HOST-SATURATES": _TIMES | _OUTPUTS,
     "OUTPUT-CLASSES": frozenset({"accuracy"}),

@@ -13,6 +13,7 @@ from phoneproof.errors import Fact
 from phoneproof.findings import Finding
 from phoneproof.protocol.attempts import Outcome
 from phoneproof.report import units
+from phoneproof.report.data_sentences import DATA_FINDINGS, DATA_WHYS
 from phoneproof.report.words import OUTCOMES
 from phoneproof.verify.verdicts import Reason
 
@@ -93,18 +94,7 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "ACCURACY-AT-CHANCE": "The source model itself is not shown to be better than chance: {metric} is "
     "{accuracy:percent} on {samples:count} samples, guessing among {classes:count} classes gives "
     "{chance:percent}. The labels may not fit the model's classes.",
-    "DATA-BROKEN-FILE": "{broken:count} of {total:count} files could not be read and were left out[; "
-    "for example {examples}].",
-    "DATA-CALIBRATION-FEW": "{samples:count} calibration samples are few: the ranges may be too "
-    "narrow; {advised:count} are advised.",
-    "DATA-CALIBRATION-TOO-FEW": "{samples:count} calibration samples are too few to estimate ranges; "
-    "at least {least:count} are needed.",
-    "DATA-CONSTANT": "{samples:count} of {total:count} samples[ ({fraction:percent})] have one value "
-    "throughout[; for example {examples}].",
-    "DATA-NONFINITE": "{samples:count} of {total:count} samples[ ({fraction:percent})] hold values "
-    "that are not finite[; for example {examples}].",
-    "DATA-OVERLAP": "{samples:count} of {total:count} calibration samples[ ({fraction:percent})] are "
-    "in the evaluation set too, so accuracy may look better than it is[; for example {examples}].",
+    **DATA_FINDINGS,
     "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
     "and accuracy were measured with the exact kernels, latency with the usual ones.",
     "OUTPUT-CLASSES": "The set has {classes:count} classes, and the output {output} has {scores:count} "
@@ -166,7 +156,7 @@ def why_sentence(why: str) -> str:
     if why in MEASURE_SENTENCES:
         sentence = _sentence(MEASURE_SENTENCES[why], why, {})
         return sentence[:1].lower() + sentence[1:].removesuffix(".")
-    return WHY_SENTENCES.get(why, why)
+    return WHY_SENTENCES.get(why) or DATA_WHYS.get(why, why)
 
 
 def outcomes_text(counts: Mapping[Outcome, int] | Facts, leave_out: frozenset[str] = frozenset()) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from phoneproof.data.checks import CheckedSet, run_checks
+from phoneproof.data.checks.checked import CheckedSet
+from phoneproof.data.checks.registry import run_checks
 from phoneproof.data.set_specs import ImageFolder, NpzArchive
 from phoneproof.data.sets import open_set
 from phoneproof.data.store import SampleStore

@@ -1,0 +1,1 @@
+"""What is wrong with a calibration or evaluation set, told before anything is built from it."""
