@@ -13,6 +13,7 @@ from phoneproof.errors import Fact
 from phoneproof.findings import Finding
 from phoneproof.protocol.attempts import Outcome
 from phoneproof.report import units
+from phoneproof.report.audit_sentences import AUDIT_FINDINGS, AUDIT_REASONS
 from phoneproof.report.data_sentences import DATA_FINDINGS, DATA_WHYS
 from phoneproof.report.words import OUTCOMES
 from phoneproof.verify.verdicts import Reason
@@ -71,6 +72,7 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "none_passes": "No build passes every gate.",
     "only_baseline": "Only the float baseline was built, so there is nothing to recommend over it.",
     "nothing_measured": "Nothing was measured, so nothing can be recommended.",
+    **AUDIT_REASONS,
 }
 
 WHY_SENTENCES: Final[Mapping[str, str]] = {
@@ -111,6 +113,7 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "BUILD-SIZE-UNUSUAL": "It has {ratio:times} the baseline's size, where {least:times} to {most:times} is "
     "usual for its recipe[; left wide: {tensors}].",
     "BUILD-FLOAT-OPERATORS": "Operators left in float: {count:count}[ ({operators})][; why: {reasons}].",
+    **AUDIT_FINDINGS,
 }
 
 MEASURE_SENTENCES: Final[Mapping[str, str]] = {

@@ -29,6 +29,7 @@ from phoneproof.recipes.runtime_table import READER_OF
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.handed_over import HandedOver
+from phoneproof.runs.model_audit import model_findings
 from phoneproof.runs.planned import inspect_step, samples_step
 from phoneproof.runs.scoring import ScoredOutput, check_labels, class_findings, scored_output
 from phoneproof.runs.steps import RunContext
@@ -36,6 +37,8 @@ from phoneproof.workers.environments import environment_of
 
 SIZE_CAP_KEY: Final = "data.max_gb"
 FACTS_FILE: Final = "facts.json"
+FACTS_REVISION: Final = 2
+"""Raised when an inspection tells more than before: what is stored of an older one would lack it."""
 _INSPECTION: Final = "phoneproof.sources.inspect"
 
 
@@ -117,6 +120,7 @@ def audit(context: RunContext, plan: Plan) -> Audit:
     models = {model.section.key: model for model in audited}
     findings: list[Finding] = []
     for key, model in models.items():
+        findings += model_findings(key, model.facts)
         findings += [f for s in (model.judged_on, model.calibration) if s is not None for f in s.findings]
         if model.judged_on is not None:
             findings += class_findings(key, model.scored, model.judged_on.open().stored)
@@ -137,7 +141,8 @@ def audit(context: RunContext, plan: Plan) -> Audit:
 
 def inspection_key(plan: Plan, section: ModelSection) -> str:
     """Key of a model's inspection, by size and time of its files: the inspection itself hashes them."""
-    return cache_key({"request": source_request(plan, section), "mark": _mark(plan, section)})
+    request = source_request(plan, section)
+    return cache_key({"request": request, "mark": _mark(plan, section), "revision": FACTS_REVISION})
 
 
 def source_request(plan: Plan, section: ModelSection) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from phoneproof.plan.model import Plan
 from phoneproof.protocol.journal import RunRecord
 from phoneproof.recipes.runtime_table import RUNTIMES
 from phoneproof.report import model as report
+from phoneproof.runs.advising import model_audit
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.measuring import Measurement
@@ -89,7 +90,7 @@ def assemble(state: RunState) -> report.Report:
             title=state.plan.report.title,
             client=state.plan.report.client,
         ),
-        models=_models(state),
+        models=reported_models(state.plan, state.audit),
         findings=findings,
         builds=tuple(_build(state, build) for build in state.builds),
         results=tuple(results),
@@ -195,7 +196,9 @@ def _named(build: FinishedBuild) -> tuple[Finding, ...]:
     )
 
 
-def _models(state: RunState) -> tuple[report.ReportedModel, ...]:
+def reported_models(plan: Plan, audit: Audit) -> tuple[report.ReportedModel, ...]:
+    """The source models with what their audit tells."""
+    calibrated = plan.declared_set("calibration") is not None
     return tuple(
         report.ReportedModel(
             model.section.name,
@@ -203,8 +206,9 @@ def _models(state: RunState) -> tuple[report.ReportedModel, ...]:
             model.section.format.value,
             model.facts.sha256,
             model.facts.size_bytes,
+            model_audit(model.facts, model.section.format, calibrated),
         )
-        for model in state.audit.models.values()
+        for model in audit.models.values()
     )
 
 

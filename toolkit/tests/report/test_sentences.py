@@ -26,6 +26,7 @@ from phoneproof.verify.verdicts import GateId, Reason, Verdict
 
 PACKAGE = Path(phoneproof.__file__).parent
 DROP = {"drop": 0.0123, "lo": 0.0041, "hi": 0.0205, "limit": 0.01, "n": 890, "metric": "top-1"}
+LOSS = {"metric": "top1"}
 RATIO = {"ratio": 1.31, "lo": 1.2, "hi": 1.43, "limit": 1.5}
 
 REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
@@ -88,6 +89,21 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
     "none_passes": ({}, "No build passes"),
     "only_baseline": ({}, "Only the float baseline"),
     "nothing_measured": ({}, "Nothing was measured"),
+    "advice_convolutional": ({"share": 0.62}, "62.00 % of the weights are in convolutions: static int8"),
+    "advice_plain": ({"share": 0.2}, "Nothing speaks against static int8"),
+    "advice_text": ({"vocabulary": 20_000}, "looks up 20,000 rows"),
+    "advice_recurrent": ({"operators": ("lstm",), "count": 2}, "recurrent layers (lstm, 2 in all)"),
+    "advice_generative": ({"evidence": ("a mask",)}, "writes sequences (a mask)"),
+    "advice_normalising": ({"share": 0.5, "operators": ("gelu: 4",)}, "50.00 % of the operators"),
+    "advice_without_data": ({}, "There is no calibration set"),
+    "advice_older_iphones": ({}, "iPhones before A17 Pro"),
+    "advice_float16": ({}, "Not for CPUs"),
+    "loss_small": ({**LOSS, "drop": 0.015}, "1.50 points lost: try another calibration method"),
+    "loss_layers": ({**LOSS, "drop": 0.025}, "2.50 points lost: keep the most sensitive layers in float"),
+    "loss_calibration": (
+        {**LOSS, "drop": 0.05, "findings": ("DATA-CONSTANT",)},
+        "5.00 points lost: mend the calibration set first (DATA-CONSTANT); then",
+    ),
     "operator_unknown": ({"operators": "lstm2 (a)"}, "does not know operators of this build"),
 }
 
@@ -175,6 +191,16 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
     "OUTPUT-CLASSES": (
         {"output": "scores", "scores": 1001, "classes": 1000},
         "has 1,000 classes, and the output scores has 1,001 scores",
+    ),
+    "MODEL-DYNAMIC-SHAPES": ({"axes": ("ids axis 1 = 128",)}, "its builds fix: ids axis 1 = 128. For other"),
+    "MODEL-GENERATIVE": ({"evidence": ("a mask",)}, "looks generative (a mask)"),
+    "MODEL-NORMALISATION-HEAVY": (
+        {"share": 0.5, "count": 4, "weighing": 4, "operators": ("gelu: 4",)},
+        "4 normalisations (gelu: 4) against 4 convolutions and matrix products, 50.00 %: int8",
+    ),
+    "MODEL-SMALL": (
+        {"weights": 200, "least_weights": 10_000, "multiplications": 9, "least_multiplications": 1_000_000},
+        "too small to gain: 200 weights and 9 multiplications, where networks below 10,000",
     ),
     "OUTPUT-NONFINITE": ({"output": "scores", "numbers": 7}, "7 numbers of the output scores"),
     "TOOL-UNTESTED-VERSION": (
