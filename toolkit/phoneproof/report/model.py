@@ -267,6 +267,7 @@ class Result:
     findings: ids of the findings that touch these numbers, waived ones too.
     edge_results: one for each edge input that was run. operators_by_accelerator: number of operators on
     each, as the runtime reports it; None where it does not tell.
+    remedies: what to try against a loss of accuracy.
     baseline: the float build that others are compared to.
     accuracy: by the first of the plan's metrics that has a value. more_accuracy: by those after it.
     """
@@ -291,6 +292,7 @@ class Result:
     more_accuracy: tuple[Accuracy, ...] = ()
     edge_results: tuple[EdgeResult, ...] = ()
     operators_by_accelerator: Mapping[str, int] | None = None
+    remedies: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
