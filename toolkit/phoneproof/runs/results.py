@@ -11,6 +11,7 @@ from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.recipes.table import Precision
 from phoneproof.report import model as report
 from phoneproof.runs.measuring import Measurement, Timing
+from phoneproof.runs.remedying import remedies_of
 from phoneproof.verify.accuracy import AccuracyDrop
 from phoneproof.verify.comparison import LEAST_ROUNDS, Comparison
 from phoneproof.verify.diagnosis import Leg, LegName, diagnose
@@ -97,6 +98,7 @@ def result_of(
         baseline=is_baseline,
         more_accuracy=tuple(accuracies[1:]),
         operators_by_accelerator=measured.operators_by_accelerator,
+        remedies=remedies_of(measured, gates, findings),
     )
 
 
