@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 from phoneproof.errors import ProtocolError
 from phoneproof.protocol.outputs import read_outputs
 from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.verify.output_health import (
+    OutputFault,
+    OutputHealth,
+    crushed_fault,
+    watched,
+)
 from phoneproof.verify.parity import (
     LabelParity,
     OutputParity,
@@ -62,27 +68,55 @@ def is_labels(tensor: TensorSpec) -> bool:
     return tensor.scale is None and np.dtype(tensor.dtype).kind in "biu"
 
 
-def output_parities(
-    reference: KeptOutputs, build: KeptOutputs
-) -> tuple[tuple[str, OutputParity | LabelParity], ...]:
-    """Parity of each output over the samples that both have, named as the reference names it.
+@dataclass(frozen=True)
+class ComparedOutput:
+    """One output of a build beside the reference's, named as the reference names it."""
+
+    name: str
+    parity: OutputParity | LabelParity
+    faults: tuple[OutputFault, ...]
+
+
+def compared_outputs(reference: KeptOutputs, build: KeptOutputs) -> tuple[ComparedOutput, ...]:
+    """Each output over the samples that both have: its parity, and what has a name of its own.
 
     Outputs correspond by name where the names agree, by position where none of them does. ProtocolError where
     only some agree, or where a build's output has another shape in some sample: nothing can be compared.
     Empty where no sample is in both.
     """
     order = correspondence(reference.tensors, build.tensors)
-    found: list[tuple[str, OutputParity | LabelParity]] = []
+    found: list[ComparedOutput] = []
     for position, other in enumerate(order):
-        name = reference.tensors[position].name
         chunks = list_chunks(_pairs(reference, build, position, other))
         first = next(chunks, None)
         if first is None:
             return ()
         both_labels = is_labels(reference.tensors[position]) and is_labels(build.tensors[other])
-        whole = _chain(first, chunks)
-        found.append((name, label_parity_of_chunks(whole) if both_labels else parity_of_chunks(whole)))
+        health = OutputHealth(first[0].shape[1:], both_labels)
+        whole = watched(_chain(first, chunks), health)
+        parity = label_parity_of_chunks(whole) if both_labels else parity_of_chunks(whole)
+        suspects = health.suspects()
+        crushed = None
+        if suspects is not None:
+            pairs = (_pairs(reference, build, position, other) for _ in range(2))
+            crushed = crushed_fault(
+                suspects,
+                first[0].shape[1 + suspects.axis],
+                (value for _, value in next(pairs)),
+                (value for value, _ in next(pairs)),
+                build.tensors[other].scale,
+            )
+        more = health.faults(None if crushed is None else suspects)
+        faults = more if crushed is None else (crushed, *more)
+        found.append(ComparedOutput(reference.tensors[position].name, parity, faults))
     return tuple(found)
+
+
+def output_parities(
+    reference: KeptOutputs, build: KeptOutputs
+) -> tuple[tuple[str, OutputParity | LabelParity], ...]:
+    """The parities of `compared_outputs` by name."""
+    return tuple((one.name, one.parity) for one in compared_outputs(reference, build))
 
 
 def stacked_output(kept: KeptOutputs, name: str | None, samples: Sequence[int]) -> Array:
