@@ -15,6 +15,7 @@ from phoneproof.protocol.attempts import Outcome
 from phoneproof.report import units
 from phoneproof.report.audit_sentences import AUDIT_FINDINGS, AUDIT_REASONS
 from phoneproof.report.data_sentences import DATA_FINDINGS, DATA_WHYS
+from phoneproof.report.output_sentences import OUTPUT_FINDINGS
 from phoneproof.report.words import OUTCOMES
 from phoneproof.verify.verdicts import Reason
 
@@ -113,6 +114,7 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "BUILD-SIZE-UNUSUAL": "It has {ratio:times} the baseline's size, where {least:times} to {most:times} is "
     "usual for its recipe[; left wide: {tensors}].",
     "BUILD-FLOAT-OPERATORS": "Operators left in float: {count:count}[ ({operators})][; why: {reasons}].",
+    **OUTPUT_FINDINGS,
     **AUDIT_FINDINGS,
 }
 

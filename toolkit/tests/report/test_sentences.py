@@ -203,6 +203,38 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
         "too small to gain: 200 weights and 9 multiplications, where networks below 10,000",
     ),
     "OUTPUT-NONFINITE": ({"output": "scores", "numbers": 7}, "7 numbers of the output scores"),
+    "OUTPUT-CONSTANT": (
+        {"output": "scores", "value": 0.25, "samples": 40, "low": 0.0, "high": 0.97},
+        "Output scores is 0.250 in all of 40 samples; the source model's goes from 0 to 0.970.",
+    ),
+    "OUTPUT-UNCHANGING": (
+        {"output": "scores", "change": 0.31, "samples": 40, "low": 0.0, "high": 0.97},
+        "Output scores is the same for each of 40 samples; the source model's, which goes from 0 to 0.970, changes by",
+    ),
+    "OUTPUT-DEAD-CHANNELS": (
+        {"output": "map", "axis": 1, "slices": "2-3", "count": 2, "of": 8, "kept": 0.0, "samples": 30},
+        "Output map is dead in 2 of 8 slices of axis 1 (2-3): over 30 samples they keep 0.00 % at most",
+    ),
+    "OUTPUT-SCORES-CRUSHED": (
+        {
+            "output": "detections",
+            "axis": 1,
+            "slices": "4-83",
+            "count": 80,
+            "of": 84,
+            "low": 0.0,
+            "high": 0.93,
+            "largest": 638.0,
+            "levels": 1,
+            "reference_levels": 65,
+            "scale": 2.51,
+        },
+        "share one scale of 2.51, which leaves them 1 different values, of 65 or more in the source model.",
+    ),
+    "OUTPUT-RAILED": (
+        {"output": "y", "end": "largest", "value": 1.0, "share": 0.16, "excess": 0.1, "reached": 3.6},
+        "16.00 % of the numbers of output y lie at the largest that the build can give, 1.00; the source",
+    ),
     "TOOL-UNTESTED-VERSION": (
         {"package": "onnx", "version": "9.9", "tested": "1.19.0"},
         "onnx 9.9 was not tested",
