@@ -27,10 +27,12 @@ from phoneproof.runs.verifying import DeviceRun, source_named
 from phoneproof.verify.accuracy import AccuracyDrop, correctness_drop, score_drop, top_k_correct
 from phoneproof.verify.comparison import AbbaRound, Comparison, compare
 from phoneproof.verify.latency import LatencySummary, summarise_latency
+from phoneproof.verify.output_health import OutputFault
 from phoneproof.verify.outputs import (
+    ComparedOutput,
     KeptOutputs,
+    compared_outputs,
     correspondence,
-    output_parities,
     sample_numbers,
     stacked_output,
 )
@@ -61,6 +63,7 @@ class Measurement:
     """All that is known of a build at a place on a device.
 
     loaded: what it told of memory and of the time to load. parity_error: why outputs cannot be compared.
+    faults: by output, those that have a name.
     compared: numbers of the samples behind the parity, in its order. sample_ids: the names of all samples,
     None where the plan keeps them out of reports. accuracy_missing: metrics that the plan asks for and that
     have no drop, and why.
@@ -77,6 +80,7 @@ class Measurement:
     accuracy: Mapping[str, AccuracyDrop]
     accuracy_missing: Mapping[str, Reason]
     timing: Timing | None
+    faults: tuple[tuple[str, OutputFault], ...] = ()
 
     @property
     def outcomes(self) -> dict[Outcome, int]:
@@ -145,7 +149,8 @@ def measure(
     planned = run.planned.cases_of(build.wanted.build_id, placement)
     cases = tuple((case, run.ends[case.case_id]) for case in planned)
     kept = _kept(run, build, planned)
-    parity, parity_error = _parity(yardstick, kept)
+    compared, parity_error = _compared(yardstick, kept)
+    parity = tuple((one.name, one.parity) for one in compared)
     pair = _pair(yardstick, kept)
     accuracy, missing = _accuracy(context, plan, build, yardstick, pair)
     return Measurement(
@@ -160,6 +165,7 @@ def measure(
         accuracy,
         missing,
         _timing(run, cases),
+        tuple((one.name, fault) for one in compared for fault in one.faults),
     )
 
 
@@ -181,13 +187,13 @@ def _loaded(cases: tuple[tuple[PlannedCase, CaseEnd], ...]) -> Measured | None:
     return last if last is None or timed is None else replace(last, load_ms=timed.load_ms)
 
 
-def _parity(
+def _compared(
     yardstick: Yardstick, kept: KeptOutputs | None
-) -> tuple[tuple[tuple[str, OutputParity | LabelParity], ...], PhoneproofError | None]:
+) -> tuple[tuple[ComparedOutput, ...], PhoneproofError | None]:
     if kept is None or yardstick.reference is None:
         return (), None
     try:
-        return output_parities(yardstick.reference, kept), None
+        return compared_outputs(yardstick.reference, kept), None
     except PhoneproofError as error:
         return (), error
 

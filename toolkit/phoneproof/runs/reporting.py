@@ -16,6 +16,7 @@ from phoneproof.runs.advising import model_audit
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.measuring import Measurement
+from phoneproof.runs.output_findings import output_findings
 from phoneproof.runs.recommending import recommend_each, the_only
 from phoneproof.runs.results import (
     diagnosis_of,
@@ -108,6 +109,7 @@ def _findings(state: RunState) -> tuple[Finding, ...]:
         if device.description.environment.get("int8_saturates"):
             found.append(Finding.of("HOST-SATURATES", device.description.device_id))
         found += [f for measured in device.measurements for f in _of_the_reference(measured)]
+        found += [f for measured in device.measurements for f in output_findings(measured)]
         found += [f for key in state.audit.models for f in _at_chance(state.audit, key, device)]
         found += _busy(device)
     known = findings_so_far(state.plan, state.audit, state.builds)
