@@ -41,10 +41,13 @@ def infer(attempt: CurrentAttempt, case: InferCase, next_sample: int, bad: froze
 def _with_memory(attempt: CurrentAttempt, case: InferCase, loaded: Loaded, began: float) -> Measured:
     """With the peak memory of the first sample, measured apart while this process keeps its own.
 
-    It must not end a case that ran: it has half of a sample's time, counted from when the last sample began,
-    and is left out where both processes may not fit into the job's limit.
+    Once for a configuration, since it costs a load of the model. It must not end a case that ran: it has half
+    of a sample's time, counted from when the last sample began, and is left out where both processes may not
+    fit into the job's limit.
     """
     told = measured(loaded)
+    if not _is_first(attempt, case):
+        return told
     limits, own, above = attempt.job.limits, resident_bytes(), loaded.memory.read()
     if limits.memory_bytes is not None and (
         own is None or above is None or 2 * own + above > limits.memory_bytes
@@ -55,6 +58,16 @@ def _with_memory(attempt: CurrentAttempt, case: InferCase, loaded: Loaded, began
         return told
     peak = peak_memory_bytes(attempt, case, time_left_s)
     return replace(told, peak_memory_bytes=peak)
+
+
+def _is_first(attempt: CurrentAttempt, case: InferCase) -> bool:
+    """Whether no infer case of the same configuration comes before it in the job."""
+    alike = (
+        one
+        for one in attempt.job.cases
+        if isinstance(one, InferCase) and one.configuration == case.configuration
+    )
+    return next(alike).case_id == case.case_id
 
 
 def _run(

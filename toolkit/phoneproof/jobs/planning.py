@@ -1,7 +1,7 @@
 """From builds and the ways to run them to one job for a device. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from phoneproof.protocol.job import (
@@ -21,7 +21,8 @@ from phoneproof.protocol.job import (
 BATCH_BELOW_NS: Final = 1_000_000
 """Runs faster than a millisecond are timed in batches, so that clock and call are under 1 % of a batch."""
 
-Use = Literal["outputs", "speed", "both"]
+Use = Literal["outputs", "speed", "both", "edge"]
+"""edge: odd inputs, each judged by itself; they are no part of what is said of the normal ones."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class RunnableBuild:
     build it is compared with; None for a baseline and for the reference.
     exact_options: runtime options under which its outputs are right on this device, where the usual ones
     may not be; they make it slower, so speed is measured without them.
+    edge: sets of edge inputs by their labels, in the order in which they are run.
     """
 
     build_id: str
@@ -38,6 +40,7 @@ class RunnableBuild:
     samples: SampleSet
     baseline: str | None
     exact_options: Mapping[str, str]
+    edge: Mapping[str, SampleSet] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,14 @@ class BenchmarkSettings:
 
 @dataclass(frozen=True)
 class PlannedCase:
-    """What a case of the job is for."""
+    """What a case of the job is for. edge: the label of its set, for edge inputs alone."""
 
     case_id: str
     kind: Literal["load", "infer", "benchmark"]
     build_id: str
     placement: Placement
     use: Use
+    edge: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ def plan_job(
     limits: Limits,
     pair_fits: Mapping[str, bool],
 ) -> PlannedJob:
-    """One job: each build at each place loads, infers all its samples, and is timed against its baseline.
+    """One job: each build at each place loads, infers all its samples and edge inputs, and is timed against
+    its baseline.
 
     All inference comes before the first benchmark, so that a crash costs the least. pair_fits: whether a
     build and its baseline fit into memory together; if not, they are timed in processes of their own.
@@ -113,14 +118,28 @@ def plan_job(
         if benchmark is not None:
             for build in builds:
                 _add_benchmark(draft, build, builds, placement, speed_ids, benchmark, pair_fits)
-    samples = {build.samples.samples_id: build.samples for build in builds}
+    return _planned(draft, [s for b in builds for s in (b.samples, *b.edge.values())], limits)
+
+
+def plan_edge_job(build: RunnableBuild, placement: Placement, limits: Limits) -> PlannedJob:
+    """One job in which a build infers its edge inputs alone."""
+    draft = _Draft([], [], [], [], [])
+    configuration = _add_configuration(draft, build, placement, build.exact_options, "edge")
+    _add_edge(draft, build, placement, configuration)
+    return _planned(draft, build.edge.values(), limits)
+
+
+def _planned(draft: _Draft, sets: Iterable[SampleSet], limits: Limits) -> PlannedJob:
+    cases = (*draft.planned, *draft.planned_benchmarks)
+    # Each edge case may end the runner as often as a case may; this is no reason to give the rest up.
+    more = limits.bad_samples_per_case * sum(case.edge is not None for case in cases)
     job = new_job(
         tuple(draft.configurations),
-        tuple(samples.values()),
+        tuple({one.samples_id: one for one in sets}.values()),
         (*draft.cases, *draft.benchmarks),
-        limits,
+        replace(limits, max_attempts=limits.max_attempts + more),
     )
-    return PlannedJob(job, (*draft.planned, *draft.planned_benchmarks))
+    return PlannedJob(job, cases)
 
 
 def _add_build(draft: _Draft, build: RunnableBuild, placement: Placement, timed: bool) -> str:
@@ -133,7 +152,17 @@ def _add_build(draft: _Draft, build: RunnableBuild, placement: Placement, timed:
     infer = InferCase("infer", case_id, outputs, build.samples.samples_id, 0, build.samples.count, keep)
     draft.cases.append(infer)
     draft.planned.append(PlannedCase(case_id, "infer", build.build_id, placement, "outputs"))
+    _add_edge(draft, build, placement, outputs)
     return _add_configuration(draft, build, placement, {}, "speed") if split else outputs
+
+
+def _add_edge(draft: _Draft, build: RunnableBuild, placement: Placement, configuration: str) -> None:
+    """After the evaluation set: what crashes on an edge input has given its other outputs."""
+    for label, samples in build.edge.items():
+        case_id = f"{configuration}.edge-{label}"
+        whole = InferCase("infer", case_id, configuration, samples.samples_id, 0, samples.count, Keep("full"))
+        draft.cases.append(whole)
+        draft.planned.append(PlannedCase(case_id, "infer", build.build_id, placement, "edge", label))
 
 
 def _add_configuration(

@@ -25,7 +25,8 @@ from phoneproof.plan.values import (
 
 MOST_SEEDS: Final = 2**32 - 1
 
-Role = Literal["calibration", "evaluation"]
+Role = Literal["calibration", "evaluation", "edge"]
+"""edge: samples of the user's own that are tried one by one."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from phoneproof.data.set_specs import set_from_dict
 from phoneproof.errors import PlanError
 from phoneproof.plan.build_section import BuildSection, with_default_options
 from phoneproof.plan.data_section import CsvSection, DataSection, DeclaredSet, NpySection, Role
+from phoneproof.plan.edge_section import EdgeSection
 from phoneproof.plan.forms import form_for, no_form
 from phoneproof.plan.model_section import ModelSection
 from phoneproof.plan.positions import Lines
@@ -74,6 +75,7 @@ class Plan(Section):
     builds: Annotated[tuple[BuildSection, ...], Field(min_length=1)]
     devices: Annotated[tuple[DeviceSection, ...], Field(min_length=1)]
     gates: GatesSection = GatesSection()
+    edge: EdgeSection = EdgeSection()
     benchmark: BenchmarkSection = BenchmarkSection()
     report: ReportSection = ReportSection()
     limits: LimitsSection = LimitsSection()
@@ -89,6 +91,7 @@ class Plan(Section):
                 *self._devices_twice(),
                 *self._accuracy(),
                 *self._labels(),
+                *self.edge.misfits(self.data),
             ],
         )
         refuse(self, self._without_a_form())
@@ -184,14 +187,20 @@ class Plan(Section):
 
     def declared_set(self, role: Role) -> DeclaredSet | None:
         """The set of that role with absolute paths, or None where the plan has none."""
-        section = self.data.calibration if role == "calibration" else self.data.evaluation
+        sets = {
+            "calibration": self.data.calibration,
+            "evaluation": self.data.evaluation,
+            "edge": self.edge.own,
+        }
+        section = sets[role]
         if section is None:
             return None
         fields = section.model_dump(exclude={"skip", "take"})
         for key in ("path", "labels_path", "folder"):
             if fields.get(key) is not None:
                 fields[key] = str(self.locate(fields[key]))
-        spec = set_from_dict({**fields, "classes": list(self.data.classes) or None}, f"data.{role}")
+        where = "edge.own" if role == "edge" else f"data.{role}"
+        spec = set_from_dict({**fields, "classes": list(self.data.classes) or None}, where)
         return DeclaredSet(role, spec, section.skip, section.take)
 
     def planned_builds(self) -> tuple[PlannedBuild, ...]:

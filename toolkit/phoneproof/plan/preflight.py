@@ -3,7 +3,7 @@
 import csv
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,13 @@ class Need(StrEnum):
 
 
 EVERYTHING: Final = frozenset(Need)
+
+_SET_PLACES: Final[Mapping[Role, tuple[str, str]]] = {
+    "calibration": ("data", "calibration"),
+    "evaluation": ("data", "evaluation"),
+    "edge": ("edge", "own"),
+}
+"""Where in a plan each set stands."""
 
 
 def preflight(
@@ -135,9 +142,12 @@ def _sets(plan: Plan, needs: frozenset[Need]) -> Iterator[PhoneproofError]:
             where=plan.where("data", "evaluation"),
             next_step="Add [data.evaluation] with kind and path.",
         )
-    roles: tuple[Role, ...] = ("calibration", "evaluation")
-    for role in roles:
-        section = plan.data.calibration if role == "calibration" else plan.data.evaluation
+    sets: dict[Role, AnySet | None] = {
+        "calibration": plan.data.calibration,
+        "evaluation": plan.data.evaluation,
+        "edge": plan.edge.own if plan.edge.run else None,
+    }
+    for role, section in sets.items():
         if section is None:
             continue
         try:
@@ -146,15 +156,16 @@ def _sets(plan: Plan, needs: frozenset[Need]) -> Iterator[PhoneproofError]:
             yield error
         except OSError as error:
             what = f"The {role} set cannot be read: {error.strerror}."
-            yield DataError(what, where=plan.where("data", role), next_step="Check its permissions.")
+            yield DataError(what, where=plan.where(*_SET_PLACES[role]), next_step="Check its permissions.")
 
 
 def _check_set(plan: Plan, section: AnySet, role: Role) -> None:
-    where = plan.where("data", role, "path")
+    place = _SET_PLACES[role]
+    where = plan.where(*place, "path")
     match section:
         case EntryPointSection():
-            place = plan.where("data", role, "function")
-            check_entry_point(section.function, plan.locate(section.folder), place)
+            function = plan.where(*place, "function")
+            check_entry_point(section.function, plan.locate(section.folder), function)
         case ImageFolderSection():
             folder = _existing(plan, section.path, where, folder=True)
             if not has_image(folder):
@@ -167,8 +178,10 @@ def _check_set(plan: Plan, section: AnySet, role: Role) -> None:
         case NpySection():
             _check_start(_existing(plan, section.path, where), b"\x93NUMPY", "an .npy file", where)
             if section.labels_path is not None:
-                place = plan.where("data", role, "labels_path")
-                _check_start(_existing(plan, section.labels_path, place), b"\x93NUMPY", "an .npy file", place)
+                labels = plan.where(*place, "labels_path")
+                _check_start(
+                    _existing(plan, section.labels_path, labels), b"\x93NUMPY", "an .npy file", labels
+                )
 
 
 def _existing(plan: Plan, path: str, where: str, *, folder: bool = False) -> Path:
@@ -204,7 +217,7 @@ def _check_csv(plan: Plan, section: CsvSection, role: Role, path: Path) -> None:
     with path.open("rb") as file:
         utf16 = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
     encoding = section.encoding or ("utf-16" if utf16 else "utf-8-sig")
-    where = f"{plan.where('data', role, 'path')}: {path}"
+    where = f"{plan.where(*_SET_PLACES[role], 'path')}: {path}"
     try:
         with path.open(encoding=encoding, newline="") as text:
             rows = csv.reader(text, delimiter=section.delimiter)
@@ -218,7 +231,7 @@ def _check_csv(plan: Plan, section: CsvSection, role: Role, path: Path) -> None:
         column = getattr(section, key)
         if column is not None and column not in header:
             what = f"The CSV file has no column {column!r}."
-            place = f"{plan.where('data', role, key)}: {path}"
+            place = f"{plan.where(*_SET_PLACES[role], key)}: {path}"
             raise DataError(what, where=place, next_step=nearest(column, header))
 
 

@@ -15,6 +15,7 @@ from phoneproof.protocol.attempts import Outcome
 from phoneproof.report import units
 from phoneproof.report.audit_sentences import AUDIT_FINDINGS, AUDIT_REASONS
 from phoneproof.report.data_sentences import DATA_FINDINGS, DATA_WHYS
+from phoneproof.report.edge_sentences import EDGE_FINDINGS, EDGE_REASONS, EDGE_WHYS
 from phoneproof.report.output_sentences import OUTPUT_FINDINGS
 from phoneproof.report.words import OUTCOMES
 from phoneproof.verify.verdicts import Reason
@@ -73,6 +74,7 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "none_passes": "No build passes every gate.",
     "only_baseline": "Only the float baseline was built, so there is nothing to recommend over it.",
     "nothing_measured": "Nothing was measured, so nothing can be recommended.",
+    **EDGE_REASONS,
     **AUDIT_REASONS,
 }
 
@@ -91,6 +93,7 @@ WHY_SENTENCES: Final[Mapping[str, str]] = {
     "no_interval": "there is no interval",
     "reference_fidelity": "a reference interpreter ran it, whose speed says nothing of a device",
     "not_supported": "this version of phoneproof cannot measure it",
+    **EDGE_WHYS,
 }
 
 FINDING_SENTENCES: Final[Mapping[str, str]] = {
@@ -116,6 +119,7 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "BUILD-FLOAT-OPERATORS": "Operators left in float: {count:count}[ ({operators})][; why: {reasons}].",
     **OUTPUT_FINDINGS,
     **AUDIT_FINDINGS,
+    **EDGE_FINDINGS,
 }
 
 MEASURE_SENTENCES: Final[Mapping[str, str]] = {

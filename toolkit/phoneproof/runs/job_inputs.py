@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phoneproof.data.shards import table_bytes
-from phoneproof.data.store import SampleStore
+from phoneproof.data.store import RAW, SampleStore
 from phoneproof.data.values import layout_of, value_table
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.codec import to_dict
@@ -52,7 +52,7 @@ class JobInputs:
 
     def _input(self, store: SampleStore, tensor: TensorSpec) -> RawInput | TableInput:
         preprocess = self.plan.data.preprocess
-        if preprocess is None:
+        if preprocess is None or store.input(tensor.name).encoding == RAW:  # edge inputs may be numbers
             found = store.job_input(tensor)
         else:
             table = value_table(preprocess, tensor)

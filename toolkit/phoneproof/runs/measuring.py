@@ -20,12 +20,17 @@ from phoneproof.plan.model import Plan
 from phoneproof.protocol.attempts import CaseEnd, Outcome
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.events import Measured, RoundFinished
+from phoneproof.runs.audit import AuditedModel
 from phoneproof.runs.building import FinishedBuild
+from phoneproof.runs.edge_inputs import ModelEdges
+from phoneproof.runs.edge_measuring import NO_EDGES, EdgeYardstick, MeasuredEdges, measure_edges
+from phoneproof.runs.edge_reference import EdgeReference
 from phoneproof.runs.scoring import BUILT_IN
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.verifying import DeviceRun, source_named
 from phoneproof.verify.accuracy import AccuracyDrop, correctness_drop, score_drop, top_k_correct
 from phoneproof.verify.comparison import AbbaRound, Comparison, compare
+from phoneproof.verify.edge_outputs import peaks
 from phoneproof.verify.latency import LatencySummary, summarise_latency
 from phoneproof.verify.output_health import OutputFault
 from phoneproof.verify.outputs import (
@@ -66,7 +71,7 @@ class Measurement:
     faults: by output, those that have a name.
     compared: numbers of the samples behind the parity, in its order. sample_ids: the names of all samples,
     None where the plan keeps them out of reports. accuracy_missing: metrics that the plan asks for and that
-    have no drop, and why.
+    have no drop, and why. cases: without those of edge inputs, which are counted apart.
     """
 
     build: FinishedBuild
@@ -81,6 +86,7 @@ class Measurement:
     accuracy_missing: Mapping[str, Reason]
     timing: Timing | None
     faults: tuple[tuple[str, OutputFault], ...] = ()
+    edges: MeasuredEdges = NO_EDGES
 
     @property
     def outcomes(self) -> dict[Outcome, int]:
@@ -130,11 +136,21 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What builds of one model are measured against."""
+    """What builds of one model are measured against. edge: None where no edge inputs are tried."""
 
     reference: KeptOutputs | None
     labels: tuple[Any, ...] | None
     samples: SampleStore
+    edge: EdgeYardstick | None = None
+
+
+def with_edges(
+    yardstick: Yardstick, model: AuditedModel, edges: ModelEdges, reference: EdgeReference
+) -> Yardstick:
+    """The same with what the model's builds are judged against on edge inputs."""
+    peak = {} if yardstick.reference is None else peaks(yardstick.reference)
+    scored = None if model.scored is None else model.scored.name
+    return replace(yardstick, edge=EdgeYardstick(edges, reference, model.facts.outputs, peak, scored))
 
 
 def measure(
@@ -146,7 +162,8 @@ def measure(
     yardstick: Yardstick,
 ) -> Measurement:
     """Parity, accuracy and timing of one build at one place."""
-    planned = run.planned.cases_of(build.wanted.build_id, placement)
+    whole = run.planned.cases_of(build.wanted.build_id, placement)
+    planned = tuple(case for case in whole if case.edge is None)
     cases = tuple((case, run.ends[case.case_id]) for case in planned)
     kept = _kept(run, build, planned)
     compared, parity_error = _compared(yardstick, kept)
@@ -166,6 +183,7 @@ def measure(
         missing,
         _timing(run, cases),
         tuple((one.name, fault) for one in compared for fault in one.faults),
+        measure_edges(run, build, placement, yardstick.edge, dict(parity)),
     )
 
 

@@ -1,12 +1,16 @@
 """The names of a run's steps: what its journal lists first, and what each stage calls its own."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from phoneproof.plan.data_section import Role
 from phoneproof.plan.model import Plan
 from phoneproof.recipes.table import SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.wanted import WantedBuild, wanted_builds
+
+OF_EDGE: Final = "@edge"
+"""Ends the steps of the reference that are about edge inputs. No model's name has an @."""
 
 
 def planned_steps(plan: Plan) -> tuple[str, ...]:
@@ -31,12 +35,18 @@ def planned_steps(plan: Plan) -> tuple[str, ...]:
     calibrating = [calibrated_by(build, builds) for build in builds if takes_ranges(build)]
     ranges = [ranges_step(build.model, build.toolchain) for build in calibrating]
     own_inputs = [] if plan.data.preprocess is not None else [build_samples_step(b.build_id) for b in builds]
-    references = [step for key in models for step in (reference_step(key), reference_job_step(key))]
+    edge = [edge_inputs_step(key) for key in models] if plan.edge.run else []
+    references = [step for key in models for step in _reference_steps(key, plan.edge.run)]
     runtimes = sorted({build.runtime.name for build in builds})
     jobs = [job_step(kind, name) for kind in sorted({d.kind for d in plan.devices}) for name in runtimes]
     made = [build_step(build.build_id) for build in builds]
-    steps = (*audit, *exports, *ranges, *made, *references, *own_inputs, *jobs)
+    steps = (*audit, *exports, *ranges, *made, *edge, *references, *own_inputs, *jobs)
     return tuple(dict.fromkeys(steps))
+
+
+def _reference_steps(key: str, edge: bool) -> tuple[str, ...]:
+    own = (reference_step(key), reference_job_step(key))
+    return (*own, edge_reference_step(key), edge_reference_job_step(key)) if edge else own
 
 
 def takes_ranges(build: WantedBuild) -> bool:
@@ -103,6 +113,21 @@ def reference_step(key: str) -> str:
 def reference_job_step(key: str) -> str:
     """The job that runs the reference."""
     return f"job/{reference_step(key)}"
+
+
+def edge_inputs_step(key: str) -> str:
+    """Storing the edge inputs of a source model and of its builds."""
+    return samples_step("edge", key)
+
+
+def edge_reference_step(key: str) -> str:
+    """The reference's outputs for edge inputs."""
+    return f"{reference_step(key)}{OF_EDGE}"
+
+
+def edge_reference_job_step(key: str) -> str:
+    """The job that runs the reference on edge inputs. Its model is that of the step without OF_EDGE."""
+    return f"{reference_job_step(key)}{OF_EDGE}"
 
 
 def job_step(device: str, runtime: str) -> str:

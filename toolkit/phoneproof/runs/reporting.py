@@ -1,7 +1,7 @@
 """The last stage: everything that is known of a run, as one report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,6 +15,9 @@ from phoneproof.report import model as report
 from phoneproof.runs.advising import model_audit
 from phoneproof.runs.audit import Audit
 from phoneproof.runs.building import FinishedBuild
+from phoneproof.runs.edge_inputs import Edges
+from phoneproof.runs.edge_reference import EdgeReference
+from phoneproof.runs.edge_reporting import edge_findings, edge_inputs, edge_not_measured, model_findings
 from phoneproof.runs.measuring import Measurement
 from phoneproof.runs.output_findings import output_findings
 from phoneproof.runs.recommending import recommend_each, the_only
@@ -56,6 +59,8 @@ class RunState:
     builds: tuple[FinishedBuild, ...]
     references: Mapping[str, Reference]
     devices: tuple[MeasuredDevice, ...]
+    edges: Edges = field(default_factory=dict)
+    edge_references: Mapping[str, EdgeReference] = field(default_factory=dict)
 
 
 def assemble(state: RunState) -> report.Report:
@@ -99,6 +104,7 @@ def assemble(state: RunState) -> report.Report:
         recommendation=the_only(each),
         recommendations=each,
         not_measured=_not_measured(state, results),
+        edge_inputs=edge_inputs(state.plan, state.edges),
         reproduce=report.Reproduce(command, _hashes(state), versions, state.plan.data.seed),
     )
 
@@ -112,6 +118,10 @@ def _findings(state: RunState) -> tuple[Finding, ...]:
         found += [f for measured in device.measurements for f in output_findings(measured)]
         found += [f for key in state.audit.models for f in _at_chance(state.audit, key, device)]
         found += _busy(device)
+        for measured in device.measurements:
+            found += edge_findings(measured.build.wanted.build_id, measured.edges)
+    for key, edges in state.edges.items():
+        found += model_findings(key, edges, state.edge_references[key])
     known = findings_so_far(state.plan, state.audit, state.builds)
     return _joined(known, waive(found, state.plan.gates.waive))
 
@@ -297,7 +307,8 @@ def _not_measured(state: RunState, results: Sequence[report.Result]) -> tuple[re
     missing = []
     if all(device.description.kind == "host" for device in state.devices):
         missing.append(report.NotMeasured("phones", Reason.of("not_measured", why="no_device")))
-    missing.append(report.NotMeasured("edge inputs", Reason.of("not_measured", why="not_supported")))
+    tried = [(m.build.wanted.build_id, m.edges) for device in state.devices for m in device.measurements]
+    missing += edge_not_measured(state.plan, state.edge_references, tried)
     missing.append(report.NotMeasured("energy", Reason.of("not_measured", why="not_supported")))
     if not state.plan.task.metrics:
         missing.append(report.NotMeasured("accuracy", Reason.of("not_measured", why="not_asked")))

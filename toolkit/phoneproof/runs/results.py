@@ -10,11 +10,13 @@ from phoneproof.plan.model import Plan
 from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.recipes.table import Precision
 from phoneproof.report import model as report
+from phoneproof.runs.edge_reporting import edge_results
 from phoneproof.runs.measuring import Measurement, Timing
 from phoneproof.runs.remedying import remedies_of
 from phoneproof.verify.accuracy import AccuracyDrop
 from phoneproof.verify.comparison import LEAST_ROUNDS, Comparison
 from phoneproof.verify.diagnosis import Leg, LegName, diagnose
+from phoneproof.verify.edge import edge_gate
 from phoneproof.verify.gates import (
     Limits,
     OutputParityOf,
@@ -88,7 +90,7 @@ def result_of(
         size=size,
         accuracy=next(iter(accuracies), None),
         parity=tuple(_parity(measured, name, one) for name, one in measured.parity) or None,
-        edge={},
+        edge=measured.edges.outcomes,
         outcomes=measured.outcomes,
         cases=tuple(_cases(measured)),
         gates=gates,
@@ -97,6 +99,7 @@ def result_of(
         findings=tuple(sorted({f.id for f in findings if _touches(f, measured, device.id)})),
         baseline=is_baseline,
         more_accuracy=tuple(accuracies[1:]),
+        edge_results=edge_results(measured.edges),
         operators_by_accelerator=measured.operators_by_accelerator,
         remedies=remedies_of(measured, gates, findings),
     )
@@ -127,6 +130,7 @@ def _gates(
         outcomes_gate(measured.outcomes, measured.load_failed) if limits.outcomes else None,
         fallback_gate(placement.accelerator, measured.accelerator_actual, placement.allow_fallback),
         parity,
+        edge_gate({one.name: one.judgement for one in measured.edges.results}),
     ]
     if wanted.asked:
         waiting = timing.summary.waiting_share if timing else None

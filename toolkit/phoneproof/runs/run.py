@@ -24,12 +24,14 @@ from phoneproof.recipes.runtime_table import READER_OF
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.report.model import Report
 from phoneproof.report.render import render
-from phoneproof.runs.audit import Audit, audit
+from phoneproof.runs.audit import Audit, AuditedModel, audit
 from phoneproof.runs.building import FinishedBuild, make_builds
 from phoneproof.runs.disclosure import disclosed, disclosure
+from phoneproof.runs.edge_inputs import Edges, store_edge_inputs
+from phoneproof.runs.edge_reference import run_edge_references
 from phoneproof.runs.folder import RunFolder, check_place, opened
 from phoneproof.runs.hosts import SOURCE_RUNTIME, Hosts
-from phoneproof.runs.measuring import Measurement, Yardstick, measure
+from phoneproof.runs.measuring import Measurement, Yardstick, measure, with_edges
 from phoneproof.runs.observer import Observer, Silent
 from phoneproof.runs.planned import planned_steps
 from phoneproof.runs.reporting import MeasuredDevice, RunState, assemble, findings_so_far
@@ -189,14 +191,21 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     context.observer.stage("verify")
     hosts = Hosts(path / "jobs" / "host", context.store.root, _runtimes(plan, builds), options.host)
     try:
+        edges = store_edge_inputs(context, plan, audited, builds)
         references = run_references(context, plan, audited, hosts)
-        devices = _measured_devices(context, plan, audited, builds, references, hosts)
+        edge_references = run_edge_references(context, plan, audited, hosts, edges)
+        yardsticks = {key: _yardstick(model, references[key]) for key, model in audited.models.items()}
+        for key, found in edges.items():
+            yardsticks[key] = with_edges(yardsticks[key], audited.models[key], found, edge_references[key])
+        devices = _measured_devices(context, plan, audited, builds, edges, yardsticks, hosts)
     finally:
         hosts.close()
     if options.until == "verify":
         return FinishedRun(path, builds, None, (), findings_so_far(plan, audited, builds))
     context.observer.stage("report")
-    state = RunState(context.folder.record, plan, audited, builds, references, devices)
+    state = RunState(
+        context.folder.record, plan, audited, builds, references, devices, edges, edge_references
+    )
     whole = assemble(state)
     for finding in whole.findings:
         if finding not in audited.findings:  # those were told when they were found
@@ -223,7 +232,8 @@ def _measured_devices(
     plan: Plan,
     audited: Audit,
     builds: Sequence[FinishedBuild],
-    references: Mapping[str, Reference],
+    edges: Edges,
+    yardsticks: Mapping[str, Yardstick],
     hosts: Hosts,
 ) -> tuple[MeasuredDevice, ...]:
     placements = [
@@ -235,10 +245,10 @@ def _measured_devices(
     measurements: list[Measurement] = []
     for row in dict.fromkeys(build.wanted.runtime for build in builds if build.manifest):
         own = [build for build in builds if build.manifest and build.wanted.runtime == row]
-        device_run = run_device(context, plan, audited, own, hosts.of(row.toolchain), placements)
+        device_run = run_device(context, plan, audited, own, hosts.of(row.toolchain), placements, edges)
         runs.append(device_run)
         measurements += [
-            measure(context, plan, device_run, build, placement, _yardstick(audited, references, build))
+            measure(context, plan, device_run, build, placement, yardsticks[build.wanted.model])
             for placement in placements
             for build in own
         ]
@@ -248,9 +258,7 @@ def _measured_devices(
     return (MeasuredDevice(described, tuple(runs), tuple(measurements)),)
 
 
-def _yardstick(audited: Audit, references: Mapping[str, Reference], build: FinishedBuild) -> Yardstick:
-    model = audited.models[build.wanted.model]
-    reference = references[build.wanted.model]
+def _yardstick(model: AuditedModel, reference: Reference) -> Yardstick:
     samples = model.evaluation.open()
     kept = None if reference.path is None else KeptOutputs(reference.path, model.facts.outputs)
     return Yardstick(kept, samples.labels, samples)

@@ -32,6 +32,7 @@ from phoneproof.recipes.table import Precision, SourceFormat
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.audit import Audit, AuditedModel, store_samples
 from phoneproof.runs.building import STOPS_THE_RUN, FinishedBuild
+from phoneproof.runs.edge_inputs import Edges
 from phoneproof.runs.hosts import SOURCE_RUNTIME, HostHarness, Hosts
 from phoneproof.runs.job_inputs import JobInputs
 from phoneproof.runs.planned import build_samples_step, job_step, reference_job_step, reference_step
@@ -98,34 +99,20 @@ def run_references(context: RunContext, plan: Plan, audit: Audit, hosts: Hosts) 
 
 
 def _reference(context: RunContext, plan: Plan, model: AuditedModel, hosts: Hosts) -> Path:
-    preprocess = plan.data.preprocess
     key = model.section.key
     host = hosts.of(READER_OF[model.section.format])
-    description = host.description
-    store_key = cache_key(
-        {
-            "source": model.facts.sha256,
-            "inputs": to_dict(model.facts.inputs),
-            "outputs": to_dict(model.facts.outputs),
-            "signature": model.request.get("signature"),
-            "samples": model.evaluation.digest,
-            "preprocess": None if preprocess is None else preprocess.digest,
-            "runtime": description.runtimes.get(SOURCE_RUNTIME),
-            "machine": description.environment.get("machine"),
-            "cpu_features": description.environment.get("cpu_features"),
-        }
-    )
+    store_key = cache_key({**reference_key(plan, model, host), "samples": model.evaluation.digest})
     step = reference_step(key)
 
     def make() -> tuple[dict[str, Any], str]:
         def fill(staging: Path) -> None:
             inputs = JobInputs(plan, context.folder.work(step))
             samples = inputs.set_for(model.evaluation.open(), model.facts.inputs)
-            files = _source_files(context, step, model, inputs)
-            options = _source_options(model)
+            files = source_files(context, step, model, inputs)
+            options = source_options(model)
             build = RunnableBuild(f"{key}/source", SOURCE_RUNTIME, files, samples, None, options)
             planned = plan_job([build], [Placement("cpu", False, 1)], None, limits_of(plan), {})
-            results = _run(context, reference_job_step(key), host.device, planned, inputs.files)
+            results = run_job(context, reference_job_step(key), host.device, planned, inputs.files)
             infer = next(c for c in planned.cases if c.kind == "infer")
             end = case_ends(planned.job, results.events)[infer.case_id]
             if end.outcome != "passed":
@@ -133,7 +120,7 @@ def _reference(context: RunContext, plan: Plan, model: AuditedModel, hosts: Host
             shutil.copyfile(results.outputs[infer.case_id], staging / OUTPUTS_FILE)
             facts = {
                 "samples": model.evaluation.count,
-                "runtime": description.runtimes.get(SOURCE_RUNTIME),
+                "runtime": host.description.runtimes.get(SOURCE_RUNTIME),
             }
             (staging / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
 
@@ -144,7 +131,23 @@ def _reference(context: RunContext, plan: Plan, model: AuditedModel, hosts: Host
     return context.stored("references", store_key, make) / OUTPUTS_FILE
 
 
-def _source_options(model: AuditedModel) -> dict[str, str]:
+def reference_key(plan: Plan, model: AuditedModel, host: HostHarness) -> dict[str, Any]:
+    """All that decides what a source model gives for a sample, besides the sample."""
+    preprocess = plan.data.preprocess
+    description = host.description
+    return {
+        "source": model.facts.sha256,
+        "inputs": to_dict(model.facts.inputs),
+        "outputs": to_dict(model.facts.outputs),
+        "signature": model.request.get("signature"),
+        "preprocess": None if preprocess is None else preprocess.digest,
+        "runtime": description.runtimes.get(SOURCE_RUNTIME),
+        "machine": description.environment.get("machine"),
+        "cpu_features": description.environment.get("cpu_features"),
+    }
+
+
+def source_options(model: AuditedModel) -> dict[str, str]:
     """What the reference must know of a source besides its files."""
     options = {}
     if model.request.get("signature") is not None:
@@ -161,6 +164,7 @@ def run_device(
     builds: Sequence[FinishedBuild],
     host: HostHarness,
     placements: Sequence[Placement],
+    edges: Edges,
 ) -> DeviceRun:
     """Run all builds of one runtime on one device. What the device loses is in the result, not raised."""
     runtime = builds[0].wanted.runtime
@@ -168,7 +172,7 @@ def run_device(
     inputs = JobInputs(plan, context.folder.work(step))
     device, description = host.device, host.description
     exact = _exact_options(runtime.name, description)
-    runnable = [_runnable(context, plan, audit, inputs, build, exact) for build in builds]
+    runnable = [_runnable(context, plan, audit, inputs, build, exact, edges) for build in builds]
     planned = plan_job(
         runnable,
         placements,
@@ -177,7 +181,7 @@ def run_device(
         _pairs_that_fit(builds, description),
     )
     try:
-        results = _run(context, step, device, planned, inputs.files)
+        results = run_job(context, step, device, planned, inputs.files)
     except DeviceError as error:
         events = device.events(planned.job.job_id, 0).events
         ends = lost(planned.job, events)
@@ -193,7 +197,7 @@ def _exact_options(runtime: str, description: DeviceDescription) -> dict[str, st
     return {"x64quantprecision": "1"} if may_saturate and runtime == "onnxruntime" else {}
 
 
-def _run(
+def run_job(
     context: RunContext, step: str, device: Device, planned: PlannedJob, files: Mapping[str, Path]
 ) -> JobResults:
     """Submit the job and wait for its end. A job that this run finished before is only collected."""
@@ -243,6 +247,7 @@ def _runnable(
     inputs: JobInputs,
     build: FinishedBuild,
     exact_options: Mapping[str, str],
+    edges: Edges,
 ) -> RunnableBuild:
     if build.manifest is None or build.folder is None:
         raise ValueError(f"{build.wanted.build_id} was not built")
@@ -253,6 +258,7 @@ def _runnable(
     if plan.data.preprocess is None and _need_conversion(taken, model.facts.inputs):
         name = build_samples_step(build.wanted.build_id)
         samples = store_samples(context, plan, "evaluation", taken, name)
+    model_edges = edges.get(build.wanted.model)
     return RunnableBuild(
         build.wanted.build_id,
         build.wanted.runtime.name,
@@ -260,6 +266,10 @@ def _runnable(
         inputs.set_for(samples.open(), manifest.inputs, manifest.source_names),
         build.wanted.baseline,
         exact_options if manifest.precision is Precision.INT8 else {},
+        {
+            one.label: inputs.set_for(one.open(), manifest.inputs, manifest.source_names)
+            for one in (() if model_edges is None else model_edges.as_taken(taken))
+        },
     )
 
 
@@ -297,7 +307,7 @@ _SUFFIXES: Final[Mapping[SourceFormat, str]] = {
 }
 
 
-def _source_files(context: RunContext, step: str, model: AuditedModel, inputs: JobInputs) -> ModelFiles:
+def source_files(context: RunContext, step: str, model: AuditedModel, inputs: JobInputs) -> ModelFiles:
     """The source model as a job names it: one file, its external data inside, or a SavedModel's folder.
 
     A job's names must be possible on every system. A user's file may be called anything; so may a file with

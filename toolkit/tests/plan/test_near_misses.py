@@ -17,7 +17,7 @@ NEAR_MISSES = [
     ("[limits]", "[limit]", "limit", "'limits'"),
     ("[task]", "[tasks]", "tasks", "'task'"),
     ("[[models]]", "seed = 1\n[[models]]", "seed", "belongs in [data]"),
-    ("[[models]]", "take = 1\n[[models]]", "take", "belongs in [data.calibration] or [data.evaluation]."),
+    ("[[models]]", "take = 1\n[[models]]", "take", "belongs in [data.calibration] or [data.evaluation] or"),
     ("[[devices]]", "[devices]", "devices", "[[devices]]"),
     ("[report]", "[[report]]", "report", "[report]"),
     ('name = "digits"', 'name = "Digits"', "models #1.name", "a-z"),

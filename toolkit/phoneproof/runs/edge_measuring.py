@@ -1,0 +1,124 @@
+"""How one build took its edge inputs: out of events and output files, judged beside the reference."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from phoneproof.errors import ProtocolError
+from phoneproof.jobs.planning import Placement
+from phoneproof.protocol.attempts import Outcome
+from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.runs.building import FinishedBuild
+from phoneproof.runs.edge_inputs import EdgeSet, ModelEdges
+from phoneproof.runs.edge_reference import EdgeReference
+from phoneproof.runs.verifying import DeviceRun, source_named
+from phoneproof.verify.edge import EdgeJudgement, JudgedOutput, Taken, judge_edge
+from phoneproof.verify.edge_outputs import bad_ends, judged_outputs, taken
+from phoneproof.verify.outputs import KeptOutputs
+from phoneproof.verify.parity import LabelParity, OutputParity
+
+
+@dataclass(frozen=True)
+class EdgeYardstick:
+    """What a model's builds are judged against on edge inputs. outputs: the source model's. peak: greatest
+    magnitude of each on the evaluation set. scored: the output with scores of classes."""
+
+    edges: ModelEdges
+    reference: EdgeReference
+    outputs: tuple[TensorSpec, ...]
+    peak: Mapping[str, float]
+    scored: str | None
+
+    def reference_taken(self, edge_set: EdgeSet) -> dict[str, Taken]:
+        """What the source model made of a set of its own, by name; {} where it was not run."""
+        if self.reference.error is not None:
+            return {}
+        file = self.reference.outputs.get(edge_set.label)
+        kept = None if file is None else KeptOutputs(file, self.outputs)
+        found = taken(kept, self.reference.bad.get(edge_set.label, {}), len(edge_set.samples))
+        return {one.name: end for one, end in zip(edge_set.samples, found, strict=True)}
+
+
+@dataclass(frozen=True)
+class MeasuredEdge:
+    """One edge input of one build. sample: its number in the case."""
+
+    name: str
+    case_id: str
+    sample: int
+    outcome: Outcome
+    judgement: EdgeJudgement
+
+
+@dataclass(frozen=True)
+class MeasuredEdges:
+    """What a build made of all its edge inputs. not_held: names of those that its inputs do not hold."""
+
+    results: tuple[MeasuredEdge, ...] = ()
+    not_held: tuple[str, ...] = ()
+
+    @property
+    def outcomes(self) -> dict[Outcome, int]:
+        """Number of edge inputs by outcome."""
+        counts: dict[Outcome, int] = {}
+        for one in self.results:
+            counts[one.outcome] = counts.get(one.outcome, 0) + 1
+        return counts
+
+
+NO_EDGES: Final = MeasuredEdges()
+"""Where none was tried."""
+
+
+def measure_edges(
+    run: DeviceRun,
+    build: FinishedBuild,
+    placement: Placement,
+    yardstick: EdgeYardstick | None,
+    parity: Mapping[str, OutputParity | LabelParity],
+) -> MeasuredEdges:
+    """Every edge input of one build at one place. parity: of the same, on the evaluation set."""
+    manifest = build.manifest
+    if yardstick is None or manifest is None:
+        return NO_EDGES
+    tensors = source_named(manifest.outputs, manifest.source_names)
+    outputs = judged_outputs(yardstick.outputs, tensors, parity, yardstick.peak, yardstick.scored)
+    reference = {
+        name: end for one in yardstick.edges.source for name, end in yardstick.reference_taken(one).items()
+    }
+    sets = {
+        one.label: one
+        for one in yardstick.edges.as_taken(source_named(manifest.inputs, manifest.source_names))
+    }
+    found: list[MeasuredEdge] = []
+    for case in run.planned.cases_of(build.wanted.build_id, placement):
+        if case.edge is not None:
+            found += _of_case(run, case.case_id, sets[case.edge], tensors, reference, outputs)
+    not_held = tuple(name for one in sets.values() for name in one.not_held)
+    return MeasuredEdges(tuple(found), not_held)
+
+
+def _of_case(
+    run: DeviceRun,
+    case_id: str,
+    edge_set: EdgeSet,
+    tensors: tuple[TensorSpec, ...],
+    reference: Mapping[str, Taken],
+    outputs: tuple[JudgedOutput, ...],
+) -> list[MeasuredEdge]:
+    path = None if run.results is None else run.results.outputs.get(case_id)
+    bad = bad_ends(run.ends[case_id], len(edge_set.samples))
+    try:
+        ends = taken(None if path is None else KeptOutputs(path, tensors), bad, len(edge_set.samples))
+    except ProtocolError:  # outputs of another form than the build declares, which its parity tells
+        ends, outputs = taken(None, bad, len(edge_set.samples)), ()
+    return [
+        MeasuredEdge(
+            listed.name,
+            case_id,
+            sample,
+            end.outcome,
+            judge_edge(listed.range, reference.get(listed.name), end, outputs),
+        )
+        for sample, (listed, end) in enumerate(zip(edge_set.samples, ends, strict=True))
+    ]
