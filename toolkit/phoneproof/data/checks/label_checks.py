@@ -49,7 +49,7 @@ def check_balance(checked: CheckedSet) -> Iterator[Finding]:
     shares = {name: others.get(name, 0) / total for name in known}
     distance = sum(abs(counts.get(name, 0) / n - share) for name, share in shares.items()) / 2
     drawn = n if not expected else max(1, round(1 / (1 / n + 1 / total)))
-    chance = sum(_mean_deviation(drawn, share) for share in shares.values()) / 2
+    chance = sum(mean_deviation(drawn, share) for share in shares.values()) / 2
     if distance - chance > MOST_MISPLACED:
         largest = max(counts, key=lambda name: counts[name])
         yield Finding.of(
@@ -65,7 +65,7 @@ def check_balance(checked: CheckedSet) -> Iterator[Finding]:
         )
 
 
-def _mean_deviation(n: int, share: float) -> float:
+def mean_deviation(n: int, share: float) -> float:
     """Mean of |k / n - share| for k of a binomial distribution: de Moivre's closed form (Diaconis and
     Zabell, Statistical Science 6, 1991)."""
     if not 0 < share < 1:

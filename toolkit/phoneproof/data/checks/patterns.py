@@ -12,11 +12,16 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
+Margins = npt.NDArray[np.int64]
 
 THUMBNAIL: Final = 16
-"""Side in pixels. Smaller ones take digits of one class for copies, larger ones miss frames that moved."""
+"""Side in cells. Smaller ones take digits of one class for copies, larger ones miss frames that moved."""
 
-_PATCH: Final = 128
+BORDERED: Final = 0.1
+"""Least share of the height or width that is called a border: a letterbox of 4:3 in a square takes 0.25."""
+
+_PATCH: Final = 16384
+"""Elements in the middle of a channel that stand for it."""
 _SHORTEST: Final = 16
 _LAGS: Final = (1, 2, 3)
 _SAME: Final = 4 / 255
@@ -25,8 +30,7 @@ _SAME: Final = 4 / 255
 
 def likeness(samples: Singles) -> Floats:
     """[n]: how alike neighbours are: the greatest absolute autocorrelation at lags 1 to 3 along any axis of
-    at least 16 elements, over the middle 128 of each axis of the channels' mean. White noise has about
-    1 / sqrt(elements).
+    at least 16 elements, in the middle of the channels' mean. White noise has about 1 / sqrt(elements).
 
     NaN where a sample has fewer than 256 elements in a channel, or is constant: nothing can be told.
     """
@@ -63,15 +67,21 @@ def channel_likeness(images: Singles) -> Floats:
 
 
 def cell_means(images: Singles) -> Singles:
-    """[n, C, <= 16, <= 16]: means over a grid of cells."""
+    """[n, C, 16, 16]: means over a grid of cells; an image of fewer pixels has some of them twice."""
     return _means(_means(images, 3), 2)
 
 
-def thumbnails(cells: Singles) -> Singles:
-    """[n, C * height * width]: `cell_means` less each channel's mean, of length 1.
+def thumbnails(images: Singles, margins: Margins) -> Singles:
+    """[n, C * 16 * 16]: `cell_means` within the margins, less each channel's mean, of length 1.
 
     The product of two rows is the correlation of two pictures. A picture of one colour has a row of zeros.
+    Without the margins, since any two pictures of one letterbox would look alike.
     """
+    cells = cell_means(images)
+    for at in np.flatnonzero(margins.any(axis=1)):
+        above, below, left, right = margins[at]
+        height, width = images.shape[2:]
+        cells[at] = cell_means(images[at : at + 1, :, above : height - below, left : width - right])[0]
     centred = cells - cells.mean(axis=(2, 3), keepdims=True)
     flat = centred.reshape(len(cells), -1)
     length = np.linalg.norm(flat.astype(np.float64), axis=1, keepdims=True)
@@ -99,12 +109,19 @@ def chroma(cells: Singles) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def border_shares(images: Singles) -> Floats:
-    """[n]: share of the height or of the width, whichever is more, that lies in borders of one colour.
+def margins_of(images: Singles) -> Margins:
+    """[n, 4]: rows above and below, columns left and right, that are of one colour all along.
 
-    0 for a picture that is nearly of one colour throughout.
+    Zeros where they take less than BORDERED of the height and of the width, and for a picture that is nearly
+    of one colour throughout.
     """
-    return np.array([_border_share(image) for image in images])
+    return np.array([_margins(image) for image in images], np.int64)
+
+
+def border_shares(margins: Margins, height: int, width: int) -> Floats:
+    """[n]: share of the height or of the width, whichever is more, that lies in the margins."""
+    shares: Floats = np.maximum(margins[:, :2].sum(axis=1) / height, margins[:, 2:].sum(axis=1) / width)
+    return shares
 
 
 def roughness(image: Array) -> float:
@@ -123,22 +140,22 @@ def _middle(samples: Singles) -> Singles:
 
 def _means(images: Singles, axis: int) -> Singles:
     length = images.shape[axis]
-    cells = min(length, THUMBNAIL)
-    begins = np.arange(cells) * length // cells
-    sizes = np.diff(np.append(begins, length)).astype(np.float32)
+    begins = np.arange(THUMBNAIL) * length // THUMBNAIL
+    sizes = np.maximum(1, np.diff(np.append(begins, length))).astype(np.float32)
     shape = [1] * images.ndim
-    shape[axis] = cells
+    shape[axis] = THUMBNAIL
     sums: Singles = np.add.reduceat(images, begins, axis=axis)
     means: Singles = np.divide(sums, sizes.reshape(shape), dtype=np.float32)
     return means
 
 
-def _border_share(image: Singles) -> float:
+def _margins(image: Singles) -> tuple[int, int, int, int]:
     tolerance = float(np.ptp(image)) * _SAME
-    sides = (image, image[:, ::-1]), (image.swapaxes(1, 2), image.swapaxes(1, 2)[:, ::-1])
-    shares = [sum(_leading(one, tolerance) for one in pair) / pair[0].shape[1] for pair in sides]
-    share = max(shares)
-    return share if share < 1 else 0.0
+    turned = image.swapaxes(1, 2)
+    found = tuple(_leading(one, tolerance) for one in (image, image[:, ::-1], turned, turned[:, ::-1]))
+    above, below, left, right = found
+    shares = (above + below) / image.shape[1], (left + right) / image.shape[2]
+    return (above, below, left, right) if BORDERED <= max(shares) < 1 else (0, 0, 0, 0)
 
 
 def _leading(image: Singles, tolerance: float) -> int:

@@ -18,6 +18,7 @@ from phoneproof.data.checks.patterns import (
     channel_likeness,
     chroma,
     likeness,
+    margins_of,
     thumbnails,
 )
 from phoneproof.data.store import SampleStore, StoredInput
@@ -112,8 +113,10 @@ def _of_piece(samples: npt.NDArray[np.float32], form: InputForm) -> dict[str, Ar
         "likeness": likeness(samples),
     }
     if form.kind == "images":
-        cells = cell_means(samples)
-        found |= {"thumbnails": thumbnails(cells), "borders": border_shares(samples)}
+        margins = margins_of(samples)
+        found["thumbnails"] = thumbnails(samples, margins)
+        found["borders"] = border_shares(margins, *samples.shape[2:])
         if samples.shape[1] == 3:
-            found |= {"chroma": chroma(cells), "channel_likeness": channel_likeness(samples)}
+            found["chroma"] = chroma(cell_means(samples))
+            found["channel_likeness"] = channel_likeness(samples)
     return found

@@ -22,6 +22,8 @@ Floats = npt.NDArray[np.float64]
 
 LEAST_COMPARED: Final = 5
 """Fewer samples say nothing of a spread."""
+LEAST_RANGED: Final = 20
+"""The 90th percentile of fewer samples is one sample's, and no bootstrap tells how far it is off."""
 ERRORS: Final = 3.0
 OCTAVES: Final = 1.0
 """A range twice as wide as needed costs every value one bit, 6 dB; one half as wide clips."""
@@ -33,8 +35,6 @@ NOISE: Final = 0.2
 of it nearer 0; the real pictures of docs/calibration.md are above 0.5."""
 LEAST_NOISE: Final = 0.1
 """Share of samples that look like noise from which it is said."""
-BORDERED: Final = 0.1
-"""Share of the height or width that borders of one colour take: a letterbox of 4:3 in a square takes 0.25."""
 LEAST_BORDERED: Final = 0.25
 SWAPPED: Final = 5.0
 
@@ -84,7 +84,7 @@ def check_ranges(checked: CheckedSet) -> Iterator[Finding]:
     errors of its logarithm are bootstrapped over samples.
     """
     for name, (mine, other) in checked.compared.items():
-        if not _are_comparable(mine, other) or _step(mine, other) is not None:
+        if min(mine.count, other.count) < LEAST_RANGED or _step(mine, other) is not None:
             continue
         ratio, error = _octaves(mine, other)
         beyond = np.abs(ratio) - ERRORS * error
@@ -141,7 +141,7 @@ def check_borders(checked: CheckedSet) -> Iterator[Finding]:
     for name, (mine, other) in checked.compared.items():
         if mine.borders is None or other.borders is None or not _are_comparable(mine, other):
             continue
-        bordered = mine.borders >= BORDERED, other.borders >= BORDERED
+        bordered = mine.borders > 0, other.borders > 0
         shares = [float(one.mean()) for one in bordered]
         both = float(np.concatenate(bordered).mean())
         error = np.sqrt(both * (1 - both) * (1 / mine.count + 1 / other.count))
@@ -153,7 +153,7 @@ def check_borders(checked: CheckedSet) -> Iterator[Finding]:
                 input=name,
                 calibration_share=shares[0],
                 evaluation_share=shares[1],
-                border=float(np.median(with_them[with_them >= BORDERED])),
+                border=float(np.median(with_them[with_them > 0])),
             )
 
 
