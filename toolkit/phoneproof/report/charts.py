@@ -1,58 +1,29 @@
 """Charts as inline SVG: data in, markup out. Colours, patterns and fonts are classes of report.css.
 
-Every text that comes in is escaped; the markup that comes out is safe to put into a page as it is. A width
-of 320 units is about 320 px, so that text stays legible on a phone without another drawing.
+Every text that comes in is escaped; the markup that comes out is safe to put into a page as it is. A bar or a
+dot is one cell of a table: its number stands beside it as text, so that the drawing itself is hidden from
+readers of the screen.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from markupsafe import Markup
 
-from phoneproof.report.foreign import shortened, visible
+from phoneproof.report.foreign import visible
 from phoneproof.report.reading import State
 
-WIDTH: Final = 320
+WIDTH: Final = 160
+_HEIGHT: Final = 16
+_BAR: Final = 10
 _STRIP_WIDTH: Final = 180
-_ROW: Final = 46
-_TOP: Final = 6
-_BAR: Final = 14
-# Widths at 13 px in DejaVu Sans, the widest of the fonts that the page asks for (Chromium, Debian 12).
-_LABEL_CHARACTER: Final = 7.1
-_VALUE_CHARACTER: Final = 7.5
-_SIGN: Final = 20.0
+_INSET: Final = 6.0
+"""Room for the whole of a dot at the ends of its scale."""
+LARGEST_OVER_REFERENCE: Final = 2.5
+"""A bar longer than this many times the longest baseline's is cut off, else it hides what is compared."""
 _NOTHING: Final = Markup()
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a chart. value: None draws no bar. text: what stands beside the label.
-
-    low, high: ends of the interval. state: drawn as a colour, a pattern and a sign before the label.
-    counted: False draws the bar hollow, for a speed of outputs that are not shown to be right.
-    """
-
-    label: str
-    text: str
-    value: float | None
-    low: float | None
-    high: float | None
-    state: State
-    counted: bool = True
-
-
-@dataclass(frozen=True)
-class _Scale:
-    lo: float
-    hi: float
-    left: float = 2.0
-    right: float = WIDTH - 2.0
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.lo) / (self.hi - self.lo) if self.hi > self.lo else 0.5
-        return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
-
 
 SIGNS: Final = {
     "baseline": "\N{BLACK DIAMOND}",
@@ -62,148 +33,137 @@ SIGNS: Final = {
 }
 
 
-def bar_chart(title: str, rows: Sequence[Row], reference: float | None) -> Markup:
-    """Horizontal bars from zero, a whisker for each interval, a dashed line at the baseline's value."""
-    highest = max(_values(rows, reference), default=0.0)
-    scale = _Scale(0.0, highest * 1.02 or 1.0)
-    return _chart(title, rows, reference, scale, _bar)
+@dataclass(frozen=True)
+class Value:
+    """What one cell draws. low, high: ends of the interval. state: drawn as colour and pattern or shape.
 
-
-def dot_chart(title: str, rows: Sequence[Row], reference: float | None, ends: tuple[str, str]) -> Markup:
-    """Dots with whiskers on a scale that does not begin at zero, since its ends are named.
-
-    ends: the text of the lower and upper end, as `dot_range` gives them.
+    counted: False draws the bar hollow, for a speed of outputs that are not shown to be right.
     """
-    scale = _Scale(*dot_range(rows, reference), left=8.0, right=WIDTH - 8.0)
-    axis = Markup(
-        '<line class="axis" x1="8" x2="{right}" y1="{y}" y2="{y}"/>'
-        '<text class="tick" x="8" y="{below}">{lo}</text>'
-        '<text class="tick end" x="{right}" y="{below}">{hi}</text>'
-    ).format(right=WIDTH - 8, y=_height(rows) - 2, below=_height(rows) + 13, lo=ends[0], hi=ends[1])
-    return _chart(title, rows, reference, scale, _dot, axis)
+
+    value: float
+    low: float | None
+    high: float | None
+    state: State
+    counted: bool = True
 
 
-def dot_range(rows: Sequence[Row], reference: float | None) -> tuple[float, float]:
-    """Ends of a dot chart's scale: all values and intervals, with some air."""
-    values = _values(rows, reference) or [0.0]
-    lo, hi = min(values), max(values)
+@dataclass(frozen=True)
+class Scale:
+    """From values to places. What lies beyond an end is drawn at it."""
+
+    lo: float
+    hi: float
+    left: float = 0.0
+    right: float = float(WIDTH)
+
+    def __call__(self, value: float) -> float:
+        """The place of a value, in units of the drawing."""
+        share = (value - self.lo) / (self.hi - self.lo) if self.hi > self.lo else 0.5
+        return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
+
+
+def bar_scale(values: Sequence[Value], references: Sequence[float]) -> Scale:
+    """A scale from zero to the longest bar that is not cut off.
+
+    references: the baselines' values. Without one the middle value is taken in their place.
+    """
+    lengths = [one.value for one in values]
+    if not lengths:
+        return Scale(0.0, 1.0, right=WIDTH - 1.0)
+    limit = LARGEST_OVER_REFERENCE * (max(references) if references else median(lengths))
+    longest = max([length for length in lengths if length <= limit] + list(references), default=limit)
+    within = [one.high for one in values if one.high is not None and one.high <= longest * 1.1]
+    return Scale(0.0, max([longest, *within]) or 1.0, right=WIDTH - 1.0)
+
+
+def dot_scale(values: Sequence[Value], references: Sequence[float], bounds: tuple[float, float]) -> Scale:
+    """A scale around all values and intervals with some air, within `bounds`: it does not begin at zero."""
+    every = [v for one in values for v in (one.value, one.low, one.high) if v is not None]
+    known = [*every, *references] or [0.0]
+    lo, hi = min(known), max(known)
     air = (hi - lo) * 0.12 or abs(hi) * 0.01 or 1.0
-    return lo - air, hi + air
+    return Scale(max(lo - air, bounds[0]), min(hi + air, bounds[1]), left=_INSET, right=WIDTH - _INSET)
 
 
-def histogram(values: Sequence[float], title: str, lo_text: str, hi_text: str, median: float) -> Markup:
-    """Distribution of run times from the fastest to the slowest, with a line at the median."""
+def bar(one: Value, scale: Scale, reference: float | None) -> Markup:
+    """A bar from zero, its interval as a whisker, a dashed line at the baseline's value.
+
+    A bar that is longer than the scale is cut off, which a break near its end shows.
+    """
+    top = (_HEIGHT - _BAR) / 2
+    length, cut = max(scale(one.value), 1.5), one.value > scale.hi
+    drawn = Markup(
+        '<rect class="{kind}" x="0.5" y="{top:.1f}" width="{width:.1f}" height="{tall}" rx="1"/>'
+    ).format(kind=f"bar {one.state}" + ("" if one.counted else " hollow"), top=top, width=length, tall=_BAR)
+    if cut:
+        drawn += Markup('<path class="break" d="M{x} {y}l4 -{h}m4 0l-4 {h}"/>').format(
+            x=WIDTH - 22, y=top + _BAR + 1.5, h=_BAR + 3
+        )
+    else:
+        drawn += _whisker(one, scale)
+    return _cell(drawn + _reference(reference, scale))
+
+
+_DOTS: Final = {
+    "baseline": Markup('<path class="dot baseline" d="M{x:.1f} {y}m0-5.5l5.5 5.5-5.5 5.5-5.5-5.5z"/>'),
+    "pass": Markup('<circle class="dot pass" cx="{x:.1f}" cy="{y}" r="4.5"/>'),
+    "fail": Markup('<path class="dot fail" d="M{x:.1f} {y}m-4-4l8 8m0-8l-8 8"/>'),
+    "inconclusive": Markup('<circle class="dot inconclusive" cx="{x:.1f}" cy="{y}" r="4.5"/>'),
+}
+
+
+def dot(one: Value, scale: Scale, reference: float | None) -> Markup:
+    """A dot with its interval as a whisker, a dashed line at the source model's value."""
+    y = _HEIGHT // 2
+    guide = Markup('<line class="guide" x1="0" x2="{right}" y1="{y}" y2="{y}"/>').format(right=WIDTH, y=y)
+    shape = _DOTS[one.state].format(x=scale(one.value), y=y)
+    return _cell(guide + _reference(reference, scale) + _whisker(one, scale) + shape)
+
+
+def histogram(values: Sequence[float], title: str, lo_text: str, hi_text: str, middle: float) -> Markup:
+    """Distribution of run times from the fastest to the slowest, with a line at the median, `middle`."""
     if not values:
         return Markup()
-    scale, bins, height = _Scale(min(values), max(values), right=_STRIP_WIDTH - 2), 40, 36
+    scale, bins, height = Scale(min(values), max(values), 2.0, _STRIP_WIDTH - 2.0), 40, 26
     counts = [0] * bins
     for value in values:
         share = (value - scale.lo) / (scale.hi - scale.lo) if scale.hi > scale.lo else 0.5
         counts[min(int(share * bins), bins - 1)] += 1
     wide = (scale.right - scale.left) / bins
-    bars = Markup().join(
-        Markup('<rect class="bin" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"/>').format(
-            x=scale.left + i * wide, y=height - tall, w=wide - 1, h=tall
-        )
-        for i, tall in ((i, max(n / max(counts) * (height - 4), 1.0)) for i, n in enumerate(counts) if n)
+    tops = [(i, max(n / max(counts) * (height - 2), 1.0)) for i, n in enumerate(counts) if n]
+    outline = "".join(
+        f"M{scale.left + i * wide:.1f} {height}v-{tall:.1f}h{wide - 1:.1f}v{tall:.1f}z" for i, tall in tops
     )
-    line = Markup('<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{y}"/>').format(
-        x=scale(median), y=height
-    )
-    axis = Markup(
+    return Markup(
+        '<svg class="histogram" viewBox="0 0 {width} {whole}" role="img" focusable="false">'
+        '<title>{title}</title><path class="bin" d="{outline}"/>'
+        '<line class="median" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{h}"/>'
         '<line class="axis" x1="2" x2="{right}" y1="{h}" y2="{h}"/>'
         '<text class="tick" x="2" y="{below}">{lo}</text>'
-        '<text class="tick end" x="{right}" y="{below}">{hi}</text>'
-    ).format(right=scale.right, h=height, below=height + 13, lo=visible(lo_text), hi=visible(hi_text))
-    return _svg(title, height + 17, bars + line + axis, "histogram", _STRIP_WIDTH)
+        '<text class="tick end" x="{right}" y="{below}">{hi}</text></svg>'
+    ).format(
+        width=_STRIP_WIDTH, whole=height + 15, title=visible(title), outline=outline, x=scale(middle),
+        h=height, right=scale.right, below=height + 12, lo=visible(lo_text), hi=visible(hi_text),
+    )  # fmt: skip
 
 
-def _values(rows: Iterable[Row], reference: float | None) -> list[float]:
-    every = [v for row in rows for v in (row.value, row.low, row.high) if v is not None]
-    return every if reference is None else [*every, reference]
-
-
-def _height(rows: Sequence[Row]) -> int:
-    return _TOP + _ROW * len(rows)
-
-
-def _svg(title: str, height: float, inside: Markup, kind: str, width: int = WIDTH) -> Markup:
+def _cell(inside: Markup) -> Markup:
     return Markup(
-        '<svg class="{kind}" viewBox="0 0 {width} {height:.0f}" role="img" focusable="false">'
-        "<title>{title}</title>{inside}</svg>"
-    ).format(kind=kind, width=width, height=height, title=visible(title), inside=inside)
+        '<svg class="cell" viewBox="0 0 {width} {height}" aria-hidden="true" focusable="false">{inside}</svg>'
+    ).format(width=WIDTH, height=_HEIGHT, inside=inside)
 
 
-def _chart(
-    title: str,
-    rows: Sequence[Row],
-    reference: float | None,
-    scale: _Scale,
-    shape: Callable[[Row, float, _Scale], Markup],
-    axis: Markup = _NOTHING,
-) -> Markup:
-    height = _height(rows)
-    drawn = Markup().join(_row(row, _TOP + i * _ROW, scale, shape) for i, row in enumerate(rows))
-    line = _NOTHING
-    if reference is not None:
-        x, drawn_rows = scale(reference), [i for i, row in enumerate(rows) if row.value is not None]
-        path = "".join(f"M{x:.1f} {_TOP + i * _ROW + 18}v18" for i in drawn_rows)
-        line = Markup('<path class="reference" d="{path}"/>').format(path=path)
-    return _svg(title, height + (18 if axis else 0), drawn + line + axis, "chart")
-
-
-def _row(row: Row, top: float, scale: _Scale, shape: Callable[[Row, float, _Scale], Markup]) -> Markup:
-    label = visible(row.label)
-    room = max(int((WIDTH - _SIGN - len(row.text) * _VALUE_CHARACTER) / _LABEL_CHARACTER), 8)
-    words = Markup(
-        '<text class="label" x="2" y="{y}"><tspan class="sign {state}">{sign}</tspan> {short}</text>'
-        '<text class="value end" x="{right}" y="{y}">{text}</text>'
-    ).format(
-        y=top + 13,
-        right=WIDTH - 2,
-        state=row.state,
-        sign=SIGNS[row.state],
-        short=shortened(label, room),
-        text=visible(row.text),
-    )
-    bar = _NOTHING if row.value is None else shape(row, top + 20, scale)
-    return Markup("<g><title>{full}: {text}</title>{words}{bar}</g>").format(
-        full=label, text=visible(row.text), words=words, bar=bar
-    )
-
-
-def _bar(row: Row, top: float, scale: _Scale) -> Markup:
-    bar = Markup(
-        '<rect class="{kind}" x="{x}" y="{y}" width="{width:.1f}" height="{tall}" rx="1.5"/>'
-    ).format(
-        kind=f"bar {row.state}" + ("" if row.counted else " hollow"),
-        x=scale.left,
-        y=top,
-        width=max(scale(row.value or 0.0) - scale.left, 1.5),
-        tall=_BAR,
-    )
-    return bar + _whisker(row, top, scale)
-
-
-_DOTS: Final = {
-    "baseline": Markup('<path class="dot baseline" d="M{x:.1f} {y}m0-6l6 6-6 6-6-6z"/>'),
-    "pass": Markup('<circle class="dot pass" cx="{x:.1f}" cy="{y}" r="5.5"/>'),
-    "fail": Markup('<path class="dot fail" d="M{x:.1f} {y}m-5-5l10 10m0-10l-10 10"/>'),
-    "inconclusive": Markup('<circle class="dot inconclusive" cx="{x:.1f}" cy="{y}" r="5.5"/>'),
-}
-
-
-def _dot(row: Row, top: float, scale: _Scale) -> Markup:
-    y = top + _BAR / 2
-    guide = Markup('<line class="guide" x1="{lo}" x2="{hi}" y1="{y}" y2="{y}"/>').format(
-        lo=scale.left, hi=scale.right, y=y
-    )
-    return guide + _whisker(row, top, scale) + _DOTS[row.state].format(x=scale(row.value or 0.0), y=y)
-
-
-def _whisker(row: Row, top: float, scale: _Scale) -> Markup:
-    if row.low is None or row.high is None:
+def _reference(value: float | None, scale: Scale) -> Markup:
+    if value is None:
         return _NOTHING
-    return Markup('<path class="whisker" d="M{lo:.1f} {a}v8m0-4H{hi:.1f}m0-4v8"/>').format(
-        lo=scale(row.low), hi=scale(row.high), a=top + _BAR / 2 - 4
+    return Markup('<line class="reference" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{h}"/>').format(
+        x=scale(value), h=_HEIGHT
+    )
+
+
+def _whisker(one: Value, scale: Scale) -> Markup:
+    if one.low is None or one.high is None:
+        return _NOTHING
+    return Markup('<path class="whisker" d="M{lo:.1f} {a}v6m0-3H{hi:.1f}m0-3v6"/>').format(
+        lo=scale(one.low), hi=scale(one.high), a=_HEIGHT // 2 - 3
     )

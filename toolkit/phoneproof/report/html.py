@@ -7,8 +7,9 @@ names are used, so that even markup which slipped through would run nothing.
 
 import base64
 import hashlib
+import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +17,19 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from phoneproof.report import picture, reading, sentences, units, words
+from phoneproof.errors import Fact
+from phoneproof.report import edge_grid, filters, listing, picture, plain, reading, sentences, units, words
 from phoneproof.report.charts import SIGNS, histogram
+from phoneproof.report.edge import EdgeInput
 from phoneproof.report.foreign import visible
 from phoneproof.report.json_report import write_file
 from phoneproof.report.model import Latency, Report
 
 HTML_FILE: Final = "index.html"
 MOST_CASES: Final = 500
-"""Cases that ended badly and are listed in the page; report.json holds them all."""
+"""Cases that ended badly and are listed in the page; report.csv and report.json hold them all."""
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 
@@ -44,6 +49,14 @@ def html_text(report: Report) -> str:
         names=reading.build_names(report),
         sizes=reading.build_sizes(report),
         pictures=picture.pictures(report),
+        grids=edge_grid.edge_grids(report),
+        troubles=edge_grid.edge_troubles(report),
+        bad_cases=listing.listed_bad_cases(report, MOST_CASES),
+        filter_groups=filters.filter_groups(report),
+        filter_keys=filters.row_keys(report).of,
+        several=reading.ambiguous(report),
+        several_devices=len(reading.devices(report)) > 1,
+        undecided=(),
         most_cases=MOST_CASES,
     )
 
@@ -66,8 +79,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.globals.update(reading=reading, units=units, words=words, signs=SIGNS)
-    environment.globals.update(sentences=sentences, strip=_strip)
+    environment.globals.update(
+        listing=listing,
+        plain=plain,
+        reading=reading,
+        sentences=sentences,
+        signs=SIGNS,
+        units=units,
+        words=words,
+        edge_word=edge_grid.short_word,
+        is_address=_is_address,
+        other_facts=_other_facts,
+        strip=_strip,
+        thumbnail=_thumbnail,
+    )
     environment.filters.update(
         bytes=_unbroken(units.bytes_text),
         count=units.count,
@@ -79,6 +104,8 @@ def _environment() -> Environment:
         facts=sentences.facts_text,
         fact=sentences.fact_text,
         command=_command,
+        upper_first=_upper_first,
+        lower_first=_lower_first,
     )
     return environment
 
@@ -106,6 +133,30 @@ def _sha256(text: str) -> str:
 
 def _command(arguments: Sequence[str]) -> str:
     return shlex.join(arguments)
+
+
+def _upper_first(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _thumbnail(edge: EdgeInput) -> str | None:
+    """The address of an edge input's picture; None for a text that is not base64."""
+    text = edge.thumbnail
+    return f"data:image/png;base64,{text}" if text and _BASE64.fullmatch(text) else None
+
+
+def _is_address(url: str) -> bool:
+    """Whether a text may become a link. Nothing but https does: no script, no file."""
+    return url.startswith("https://")
+
+
+def _other_facts(facts: Mapping[str, Fact], shown: str) -> dict[str, Fact]:
+    """The facts without one that the page shows otherwise, and without what is not known."""
+    return {name: value for name, value in facts.items() if name != shown and value is not None}
 
 
 def _strip(latency: Latency, title: str) -> Markup:

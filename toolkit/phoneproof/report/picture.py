@@ -1,77 +1,106 @@
-"""Before and after at a glance: size, latency and accuracy of every build, side by side."""
+"""Before and after at a glance: size, latency and accuracy of every build, side by side.
+
+The picture is a table whose cells hold a number and its drawing, so that what it shows can be read, heard and
+copied too. Builds stand by format, since each format has a baseline of its own.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
 
 from markupsafe import Markup
 
-from phoneproof.report import reading, units
-from phoneproof.report.charts import Row, bar_chart, dot_chart, dot_range
+from phoneproof.report import charts, reading, units
+from phoneproof.report.formats import format_of
 from phoneproof.report.model import Report, ReportedBuild, ReportedDevice, Result
+from phoneproof.report.words import format_name
+
+MOST_ROWS: Final = 60
+"""Rows that one picture shows; the table of results has them all."""
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One small chart. note: how to read it. drawing: None when nothing was measured."""
+class Cell:
+    """A number with its drawing. text: what stands for it where nothing was measured.
+
+    notes: what must stay on the number beside its marks. marks: findings that touch it.
+    """
+
+    text: str
+    drawing: Markup | None = None
+    notes: tuple[str, ...] = ()
+    marks: tuple[reading.Mark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One build, run in one way. label: its short name. build_id: the full one. best: it is recommended."""
+
+    label: str
+    build_id: str
+    state: reading.State
+    size: Cell
+    latency: Cell
+    accuracy: Cell
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """The builds of one format; its baseline comes first."""
 
     title: str
-    note: str
-    drawing: Markup | None
+    lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The panels of one model on one device.
+    """The builds of one model on one device.
 
-    device: None where nothing ran. model: its name, None in a report of one model.
+    device: None where nothing ran. model: its name, None in a report of one model. *_ends: the ends of each
+    scale as text, None where nothing is drawn. metric: None where no accuracy was measured. left_out: rows
+    beyond MOST_ROWS. cut_off: whether a bar is longer than its scale.
     """
 
     device: ReportedDevice | None
-    panels: tuple[Panel, ...]
-    model: str | None = None
+    model: str | None
+    groups: tuple[Group, ...]
+    size_ends: tuple[str, str] | None
+    latency_ends: tuple[str, str] | None
+    accuracy_ends: tuple[str, str] | None
+    metric: str | None
+    left_out: int
+    cut_off: bool
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A result, or a build that has none."""
+
+    build: ReportedBuild | None
+    result: Result | None
+    group: str
+
+    @property
+    def build_id(self) -> str:
+        """Of whichever it is."""
+        return (
+            self.result.configuration.build_id if self.result else self.build.build_id if self.build else ""
+        )
 
 
 @dataclass(frozen=True)
 class _Scene:
-    """What every row needs to know of one model's builds. results: those on one device.
-
-    idle: builds that never ran.
-    """
+    """What every row needs to know. *_scale: shared by all rows, so that they can be compared."""
 
     report: Report
     names: Mapping[str, str]
     several: frozenset[reading.ResultKey]
     sizes: Mapping[str, int | None]
-    results: tuple[Result, ...]
-    idle: tuple[ReportedBuild, ...]
-
-    @property
-    def baseline(self) -> Result | None:
-        return next((r for r in self.results if r.baseline), None)
-
-    @property
-    def never_ran(self) -> list[Row]:
-        return [
-            _idle_row(self, build, "build failed" if build.status == "failed" else "not run")
-            for build in self.idle
-        ]
-
-    def label(self, result: Result) -> str:
-        name = self.names[result.configuration.build_id]
-        return (
-            f"{name}, {reading.placement_text(result.configuration)}"
-            if reading.key(result) in self.several
-            else name
-        )
-
-    def said(self, text: str, result: Result, number: reading.Number) -> str:
-        """A number with what must stay on it: that its device is not real, and its findings."""
-        unreal = reading.unreal(result.device)
-        return (
-            text
-            + (f" {unreal}" if unreal else "")
-            + "".join(f" [{mark.number}]" for mark in reading.marks(self.report, result, number))
-        )
+    size_scale: charts.Scale
+    latency_scale: charts.Scale
+    accuracy_scale: charts.Scale
 
 
 def pictures(report: Report) -> tuple[Picture, ...]:
@@ -81,105 +110,162 @@ def pictures(report: Report) -> tuple[Picture, ...]:
     """
     models = reading.models(report)
     return tuple(
-        replace(picture, model=model if len(models) > 1 else None)
+        picture
         for model in models
-        for picture in _pictures_of(report, model)
+        for picture in _pictures_of(report, model, model if len(models) > 1 else None)
     )
 
 
-def _pictures_of(report: Report, model: str) -> Iterator[Picture]:
+def _pictures_of(report: Report, model: str, shown: str | None) -> Iterator[Picture]:
     results = [r for r in report.results if reading.model_name(r.configuration.build_id) == model]
     idle = [b for b in reading.builds_without_result(report) if reading.model_name(b.build_id) == model]
     for device in reading.devices(report):
         here = [r for r in results if r.device.id == device.id]
         if here:
-            scene = _scene(report, here, idle)
-            yield Picture(device, (_size_panel(scene), _latency_panel(scene), _accuracy_panel(scene)))
+            yield _picture(report, device, shown, _rows(here, idle))
     if not results and any(build.size_bytes for build in idle):
-        yield Picture(None, (_size_panel(_scene(report, [], idle)),))
+        yield _picture(report, None, shown, _rows([], idle))
 
 
-def _scene(report: Report, results: Sequence[Result], idle: Sequence[ReportedBuild]) -> _Scene:
-    own = replace(report, builds=tuple(b for b in report.builds if b in idle), results=tuple(results))
-    return _Scene(
-        report=report,
-        names=reading.build_names(own),
-        several=reading.ambiguous(report),
-        sizes=reading.build_sizes(report),
-        results=tuple(results),
-        idle=tuple(idle),
-    )
-
-
-def _size_panel(scene: _Scene) -> Panel:
-    rows = [_size_row(scene, result) for result in scene.results]
-    idle = [
-        row if size is None else Row(row.label, units.bytes_text(size), size, None, None, row.state)
-        for row, build in zip(scene.never_ran, scene.idle, strict=True)
-        for size in (build.size_bytes,)
+def _rows(results: Sequence[Result], idle: Sequence[ReportedBuild]) -> list[_Row]:
+    """By format in the order of the plan, its baseline first."""
+    rows = [
+        *(_Row(None, result, format_name(format_of(result.recipe))) for result in results),
+        *(_Row(build, None, format_name(format_of(build.recipe))) for build in idle),
     ]
-    reference = scene.sizes.get(scene.baseline.configuration.build_id) if scene.baseline else None
-    return _bars("Size", "File size. Bars begin at zero.", [*rows, *idle], reference)
+    order = list(dict.fromkeys(row.group for row in rows))
+    return sorted(rows, key=lambda row: (order.index(row.group), not (row.result and row.result.baseline)))
 
 
-def _latency_panel(scene: _Scene) -> Panel:
-    rows = [_latency_row(scene, result) for result in scene.results]
-    baseline = scene.baseline.latency if scene.baseline else None
-    note = "Median of one inference, from zero. Whiskers run from the fastest run to the 95th percentile."
-    return _bars("Latency", note, [*rows, *scene.never_ran], baseline.median_ms if baseline else None)
-
-
-def _accuracy_panel(scene: _Scene) -> Panel:
-    known = [r.accuracy for r in scene.results if r.accuracy]
-    if not known:
-        return Panel("Accuracy", "", None)
-    metric, reference = known[0].metric, known[0].reference_value
-    rows = [*(_accuracy_row(scene, result) for result in scene.results), *scene.never_ran]
-    lo, hi = (units.metric_value(metric, end) for end in dot_range(rows, reference))
-    note = (
-        "Whiskers are 95 % intervals, the dashed line is the source model. The scale does not begin at zero."
+def _picture(
+    report: Report, device: ReportedDevice | None, model: str | None, rows: Sequence[_Row]
+) -> Picture:
+    sizes = reading.build_sizes(report)
+    size_values = [v for row in rows if (v := _size_value(row, sizes))]
+    latencies = [v for row in rows if (v := _latency_value(row))]
+    accuracies = [v for row in rows if (v := _accuracy_value(row))]
+    baselines = [row for row in rows if row.result is not None and row.result.baseline]
+    metric = next((r.accuracy.metric for row in rows if (r := row.result) and r.accuracy), None)
+    references = [a for row in rows if (a := _source_accuracy(row)) is not None]
+    share = metric is not None and metric in units.SHARE_METRICS
+    scene = _Scene(
+        report,
+        reading.build_names(report),
+        reading.ambiguous(report),
+        sizes,
+        charts.bar_scale(size_values, [v.value for row in baselines if (v := _size_value(row, sizes))]),
+        charts.bar_scale(latencies, [v.value for row in baselines if (v := _latency_value(row))]),
+        charts.dot_scale(accuracies, references, (0.0, 1.0) if share else (float("-inf"), float("inf"))),
     )
-    drawing = dot_chart(f"Accuracy ({metric}) by build", rows, reference, (lo, hi))
-    return Panel(f"Accuracy ({metric})", note, drawing)
-
-
-def _bars(title: str, note: str, rows: Sequence[Row], reference: float | None) -> Panel:
-    if all(row.value is None for row in rows):
-        return Panel(title, "", None)
-    return Panel(title, note, bar_chart(f"{title} by build", rows, reference))
-
-
-def _size_row(scene: _Scene, result: Result) -> Row:
-    size, label, state = (
-        scene.sizes.get(result.configuration.build_id),
-        scene.label(result),
-        reading.state(result),
+    longest = [(size_values, scene.size_scale), (latencies, scene.latency_scale)]
+    ends = scene.accuracy_scale
+    return Picture(
+        device=device,
+        model=model,
+        groups=tuple(_groups(scene, rows[:MOST_ROWS])),
+        size_ends=("0", units.bytes_text(scene.size_scale.hi)) if size_values else None,
+        latency_ends=("0", units.milliseconds(scene.latency_scale.hi)) if latencies else None,
+        accuracy_ends=(units.metric_value(metric, ends.lo), units.metric_value(metric, ends.hi))
+        if accuracies
+        else None,
+        metric=metric,
+        left_out=max(len(rows) - MOST_ROWS, 0),
+        cut_off=any(value.value > scale.hi for values, scale in longest for value in values),
     )
-    if size is None:
-        return Row(label, "not known", None, None, None, state)
-    return Row(label, units.bytes_text(size), size, None, None, state)
 
 
-def _latency_row(scene: _Scene, result: Result) -> Row:
-    latency, label, state = result.latency, scene.label(result), reading.state(result)
-    if latency is None:
-        return Row(label, "not measured", None, None, None, state)
-    counted = reading.outputs_are_right(result) or result.baseline
-    text = scene.said(units.milliseconds(latency.median_ms), result, "latency") + (
-        "" if counted else ", not counted"
+def _groups(scene: _Scene, rows: Sequence[_Row]) -> Iterator[Group]:
+    for title, members in groupby(rows, key=lambda row: row.group):
+        own = list(members)
+        baseline = next((row for row in own if row.result is not None and row.result.baseline), None)
+        yield Group(title, tuple(_line(scene, row, baseline) for row in own))
+
+
+def _line(scene: _Scene, row: _Row, baseline: _Row | None) -> Line:
+    label = scene.names[row.build_id]
+    if row.result is not None and reading.key(row.result) in scene.several:
+        label = f"{label}, {reading.placement_text(row.result.configuration)}"
+    state: reading.State = "fail" if row.build and row.build.status == "failed" else "inconclusive"
+    if row.result is not None:
+        state = reading.state(row.result)
+    return Line(
+        label,
+        row.build_id,
+        state,
+        _size_cell(scene, row, baseline),
+        _latency_cell(scene, row, baseline),
+        _accuracy_cell(scene, row),
+        any(row.build_id == one.build_id for one in reading.advice(scene.report)),
     )
-    return Row(label, text, latency.median_ms, latency.min_ms, latency.p95_ms, state, counted)
 
 
-def _accuracy_row(scene: _Scene, result: Result) -> Row:
-    accuracy, label, state = result.accuracy, scene.label(result), reading.state(result)
-    if accuracy is None:
-        return Row(label, "not measured", None, None, None, state)
-    low, high = reading.accuracy_interval(result) or (None, None)
-    text = scene.said(units.metric_value(accuracy.metric, accuracy.value), result, "accuracy")
-    return Row(label, text, accuracy.value, low, high, state)
+def _never(row: _Row) -> Cell:
+    """What stands in the cells of a build that has no such number."""
+    if row.build is None:
+        return Cell("not measured")
+    return Cell("build failed" if row.build.status == "failed" else "not run")
 
 
-def _idle_row(scene: _Scene, build: ReportedBuild, text: str) -> Row:
-    state: reading.State = "fail" if build.status == "failed" else "inconclusive"
-    return Row(scene.names[build.build_id], text, None, None, None, state)
+def _size_value(row: _Row, sizes: Mapping[str, int | None]) -> charts.Value | None:
+    size = sizes.get(row.build_id)
+    state = reading.state(row.result) if row.result else "inconclusive"
+    return None if size is None else charts.Value(size, None, None, state)
+
+
+def _latency_value(row: _Row) -> charts.Value | None:
+    if row.result is None or row.result.latency is None:
+        return None
+    latency, counted = row.result.latency, reading.outputs_are_right(row.result) or row.result.baseline
+    return charts.Value(latency.median_ms, latency.min_ms, latency.p95_ms, reading.state(row.result), counted)
+
+
+def _accuracy_value(row: _Row) -> charts.Value | None:
+    if row.result is None or row.result.accuracy is None:
+        return None
+    low, high = reading.accuracy_interval(row.result) or (None, None)
+    return charts.Value(row.result.accuracy.value, low, high, reading.state(row.result))
+
+
+def _source_accuracy(row: _Row) -> float | None:
+    return row.result.accuracy.reference_value if row.result and row.result.accuracy else None
+
+
+def _size_cell(scene: _Scene, row: _Row, baseline: _Row | None) -> Cell:
+    value = _size_value(row, scene.sizes)
+    if value is None:
+        return _never(row)
+    of_baseline = _size_value(baseline, scene.sizes) if baseline else None
+    reference = of_baseline.value if of_baseline else None
+    marks = reading.marks(scene.report, row.result, "size") if row.result else ()
+    return Cell(units.bytes_text(value.value), charts.bar(value, scene.size_scale, reference), marks=marks)
+
+
+def _latency_cell(scene: _Scene, row: _Row, baseline: _Row | None) -> Cell:
+    value = _latency_value(row)
+    if value is None or row.result is None:
+        return _never(row)
+    of_baseline = _latency_value(baseline) if baseline else None
+    reference = of_baseline.value if of_baseline else None
+    return Cell(
+        units.milliseconds(value.value),
+        charts.bar(value, scene.latency_scale, reference),
+        (*_unreal(row.result), *(() if value.counted else ("not counted",))),
+        reading.marks(scene.report, row.result, "latency"),
+    )
+
+
+def _accuracy_cell(scene: _Scene, row: _Row) -> Cell:
+    value = _accuracy_value(row)
+    if value is None or row.result is None or row.result.accuracy is None:
+        return _never(row)
+    return Cell(
+        units.metric_value(row.result.accuracy.metric, value.value),
+        charts.dot(value, scene.accuracy_scale, _source_accuracy(row)),
+        _unreal(row.result),
+        reading.marks(scene.report, row.result, "accuracy"),
+    )
+
+
+def _unreal(result: Result) -> tuple[str, ...]:
+    word = reading.unreal(result.device)
+    return () if word is None else (word,)

@@ -10,6 +10,9 @@ from phoneproof.builds.manifest import FloatReason
 from phoneproof.devices.device import DeviceKind
 from phoneproof.findings import Severity
 from phoneproof.protocol.attempts import Outcome
+from phoneproof.recipes.table import Format
+from phoneproof.report.audited import Doubt
+from phoneproof.report.edge import EdgeRange
 from phoneproof.report.model import Platform, Speed, Validity
 from phoneproof.verify.diagnosis import Cause, LegName, LegState
 from phoneproof.verify.verdicts import GateId, Verdict
@@ -46,6 +49,35 @@ SPEEDS: Final[Mapping[Speed, str]] = {
 
 PLATFORMS: Final[Mapping[Platform, str]] = {"android": "Android", "ios": "iOS", "host": "the host"}
 
+FORMATS: Final[Mapping[Format, str]] = {
+    Format.TFLITE: "TFLite",
+    Format.COREML: "Core ML",
+    Format.EXECUTORCH: "ExecuTorch",
+    Format.ONNX: "ONNX",
+    Format.TORCHSCRIPT: "TorchScript",
+}
+
+OTHER_FORMAT: Final = "Other"
+
+EDGE_RANGES: Final[Mapping[EdgeRange, str]] = {
+    "in_range": "in range",
+    "out_of_range": "out of range",
+    "not_finite": "not finite",
+}
+
+DOUBTS: Final[Mapping[Doubt, str]] = {"absent": "no kernel", "refused": "refused"}
+
+SHORT_OUTCOMES: Final[Mapping[Outcome, str]] = {
+    "passed": "ran",
+    "failed": "error",
+    "crashed": "crash",
+    "killed_low_memory": "memory",
+    "timed_out": "hang",
+    "device_lost": "lost",
+    "not_run": "not run",
+}
+"""Outcomes where there is room for a word only."""
+
 VALIDITIES: Final[Mapping[Validity, str]] = {"VALID": "valid", "INVALID": "not valid"}
 
 DEVICE_KINDS: Final[Mapping[DeviceKind, str]] = {
@@ -67,6 +99,15 @@ CAUSES: Final[Mapping[Cause, str]] = {
     "accelerator": "The build is right on the device's CPU but not on its accelerator: the "
     "accelerator is the cause.",
     "not_separable": "A step that matters was not measured, so the cause cannot be told.",
+}
+
+SHORT_CAUSES: Final[Mapping[Cause, str]] = {
+    "none": "No fault",
+    "conversion": "Conversion",
+    "quantization": "Quantization",
+    "runtime_or_device": "Runtime or device",
+    "accelerator": "Accelerator",
+    "not_separable": "Not separable",
 }
 
 LEGS: Final[Mapping[LegName, str]] = {
@@ -100,3 +141,14 @@ FLOAT_REASONS: Final[Mapping[FloatReason, str]] = {
     "too_small": "its weights are too few to be worth it",
     "as_made": "it was made so elsewhere",
 }
+
+
+def format_name(form: Format | None) -> str:
+    """What a format is called; one that is not known counts as other."""
+    return OTHER_FORMAT if form is None else FORMATS[form]
+
+
+def platform_name(platform: Platform) -> str:
+    """A platform where it begins a line: `The host`; `iOS` stays as it is."""
+    word = PLATFORMS[platform]
+    return word[:1].upper() + word[1:] if word.islower() else word

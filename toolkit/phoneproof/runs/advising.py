@@ -9,6 +9,7 @@ from phoneproof.errors import Fact
 from phoneproof.recipes.rows import RECIPES
 from phoneproof.recipes.table import Method, Mode, SourceFormat
 from phoneproof.report.audited import Advice, ModelAudit
+from phoneproof.report.formats import PLATFORMS_OF
 from phoneproof.report.model import Platform
 from phoneproof.runs.model_audit import (
     inputs_of,
@@ -17,7 +18,6 @@ from phoneproof.runs.model_audit import (
     outputs_of,
     predicted_support,
 )
-from phoneproof.runs.recommending import PLATFORMS
 from phoneproof.verify.verdicts import Reason
 
 Nature = Literal["generative", "recurrent", "normalising", "text", "convolutional", "other"]
@@ -131,6 +131,6 @@ def _advised(platform: Platform, recipe: str, reason: Reason) -> Advice:
 
 def _first(recipes: Sequence[str], platform: Platform, form: SourceFormat) -> str | None:
     for name in recipes:
-        if form in RECIPES[name].routes and platform in PLATFORMS[RECIPES[name].format]:
+        if form in RECIPES[name].routes and platform in PLATFORMS_OF[RECIPES[name].format]:
             return name
     return None

@@ -1,27 +1,18 @@
 """Which build of each model to ship, out of the results of a run."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from phoneproof.errors import Fact
 from phoneproof.recipes.table import Format
 from phoneproof.report import model as report
+from phoneproof.report.formats import PLATFORMS_OF
 from phoneproof.report.reading import model_name
 from phoneproof.verify.verdicts import Reason
 
 ALIKE_SIZE: Final = 0.05
 """Sizes within 5 % are alike: the form of a file then matters less than how right it is."""
-
-
-PLATFORMS: Final[Mapping[Format, tuple[report.Platform, ...]]] = {
-    Format.TFLITE: ("android", "ios"),
-    Format.EXECUTORCH: ("android", "ios"),
-    Format.ONNX: ("android", "ios"),
-    Format.COREML: ("ios",),
-    Format.TORCHSCRIPT: ("host",),
-}
-"""Where builds of each format can be shipped. TorchScript's mobile runtime is no longer published."""
 
 
 def recommend_each(
@@ -38,7 +29,7 @@ def recommend_each(
     for model in dict.fromkeys(model_name(build_id) for build_id in formats):
         own = [r for r in results if model_name(r.configuration.build_id) == model]
         for platform in _platforms(f for build_id, f in formats.items() if model_name(build_id) == model):
-            best = recommend([r for r in own if platform in PLATFORMS[formats[r.configuration.build_id]]])
+            best = recommend([r for r in own if platform in PLATFORMS_OF[formats[r.configuration.build_id]]])
             chosen.append(
                 report.ModelRecommendation(best.build_id, best.device, best.reason, model, platform)
             )
@@ -46,7 +37,7 @@ def recommend_each(
 
 
 def _platforms(formats: Iterable[Format]) -> tuple[report.Platform, ...]:
-    wanted = {platform for form in formats for platform in PLATFORMS[form]}
+    wanted = {platform for form in formats for platform in PLATFORMS_OF[form]}
     phones: tuple[report.Platform, ...] = ("android", "ios")
     return tuple(p for p in phones if p in wanted) or ("host",)
 

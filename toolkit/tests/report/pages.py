@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = frozenset({"meta", "link", "br", "hr", "img", "input"})
+VOID = frozenset({"col", "meta", "link", "br", "hr", "img", "input"})
 
 
 @dataclass

@@ -2,84 +2,119 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phoneproof.report.charts import WIDTH, Row, bar_chart, dot_chart, dot_range, histogram
-from phoneproof.report.picture import pictures
-from phoneproof.report.reading import run_times_ms
-from tests.report import reports
+from phoneproof.report.charts import (
+    LARGEST_OVER_REFERENCE,
+    WIDTH,
+    Value,
+    bar,
+    bar_scale,
+    dot,
+    dot_scale,
+    histogram,
+)
+from phoneproof.report.model import Report
+from phoneproof.report.picture import MOST_ROWS, Cell, Line, Picture, pictures
+from phoneproof.report.reading import State, run_times_ms
+from tests.report import reports, states
+
+FREE = (float("-inf"), float("inf"))
 
 
-def row(value: float | None, low: float | None = None, high: float | None = None) -> Row:
-    return Row("a build", "text", value, low, high, "pass")
-
-
-def parsed(drawing: str) -> ET.Element:
-    return ET.fromstring(drawing)
+def value(number: float, low: float | None = None, high: float | None = None) -> Value:
+    return Value(number, low, high, "pass")
 
 
 def found(drawing: str, kind: str) -> list[ET.Element]:
-    return [e for e in parsed(drawing).iter() if kind in str(e.get("class", "")).split()]
+    return [e for e in ET.fromstring(drawing).iter() if kind in str(e.get("class", "")).split()]
+
+
+def width(drawing: str) -> float:
+    return float(found(drawing, "bar")[0].get("width", ""))
 
 
 @given(st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=12))
-def test_bars_begin_at_zero_and_are_in_proportion(values: list[float]) -> None:
-    bars = found(bar_chart("t", [row(v) for v in values], None), "bar")
-    widths = [float(bar.get("width", "")) for bar in bars]
-    full = WIDTH - 4
-    for value, width in zip(values, widths, strict=True):
-        assert width == pytest.approx(max(value / (max(values) * 1.02) * full, 1.5), abs=0.06)
+def test_bars_begin_at_zero_and_are_in_proportion(numbers: list[float]) -> None:
+    scale = bar_scale([value(n) for n in numbers], [max(numbers)])
+    for number in numbers:
+        length = width(bar(value(number), scale, None))
+        assert length == pytest.approx(max(number / max(numbers) * (WIDTH - 1), 1.5), abs=0.06)
+
+
+@given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=12), st.floats(1e-3, 1e6))
+def test_a_bar_is_cut_off_only_where_it_would_hide_the_others_and_shows_it(
+    numbers: list[float], reference: float
+) -> None:
+    scale = bar_scale([value(n) for n in numbers], [reference])
+    assert reference <= scale.hi <= max(*numbers, reference)
+    for number in numbers:
+        broken = found(bar(value(number), scale, reference), "break")
+        assert bool(broken) == (number > LARGEST_OVER_REFERENCE * reference)
+
+
+def test_without_a_baseline_one_long_bar_does_not_hide_the_others() -> None:
+    scale = bar_scale([value(1.0), value(1.2), value(0.8), value(500.0)], [])
+    assert scale.hi == 1.2
+    assert bar_scale([value(3.0)], []).hi == 3.0
+    assert bar_scale([], []).hi == 1.0
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=12))
-def test_dots_keep_the_order_of_their_values_and_stay_inside(values: list[float]) -> None:
-    rows = [row(v, v - 1, v + 1) for v in values]
-    dots = found(dot_chart("t", rows, None, ("lo", "hi")), "dot")
-    places = [float(dot.get("cx", "")) for dot in dots]
-    assert all(8 <= place <= WIDTH - 8 for place in places)
-    for (_, a), (_, b) in pairwise(sorted(zip(values, places, strict=True))):
+def test_dots_keep_the_order_of_their_values_and_stay_inside(numbers: list[float]) -> None:
+    values = [value(n, n - 1, n + 1) for n in numbers]
+    scale = dot_scale(values, [], FREE)
+    places = [float(found(dot(one, scale, None), "dot")[0].get("cx", "")) for one in values]
+    assert all(4.5 <= place <= WIDTH - 4.5 for place in places)
+    for (_, a), (_, b) in pairwise(sorted(zip(numbers, places, strict=True))):
         assert a <= b + 0.11
 
 
 def test_the_range_of_dots_holds_every_interval_and_the_reference() -> None:
-    lo, hi = dot_range([row(0.97, 0.96, 0.98)], 0.99)
-    assert lo < 0.96
-    assert hi > 0.99
+    scale = dot_scale([value(0.97, 0.96, 0.98)], [0.99], FREE)
+    assert scale.lo < 0.96
+    assert scale.hi > 0.99
+
+
+def test_the_range_of_a_share_ends_at_the_whole() -> None:
+    assert dot_scale([value(0.99, 0.97, 1.01)], [], (0.0, 1.0)).hi == 1.0
+    assert dot_scale([value(0.01, -0.02, 0.02)], [], (0.0, 1.0)).lo == 0.0
 
 
 def test_a_whisker_spans_its_interval() -> None:
-    drawing = bar_chart("t", [row(50.0, 40.0, 80.0)], None)
-    path = str(found(drawing, "whisker")[0].get("d"))
+    scale = bar_scale([value(50.0, 40.0, 80.0)], [80.0])
+    path = str(found(bar(value(50.0, 40.0, 80.0), scale, None), "whisker")[0].get("d"))
     lo, hi = (float(x) for x in re.findall(r"(?:M|H)([\d.]+)", path))
-    assert hi - lo == pytest.approx(40 / (80 * 1.02) * (WIDTH - 4), abs=0.2)
+    assert hi - lo == pytest.approx(40 / 80 * (WIDTH - 1), abs=0.2)
 
 
-def test_a_row_without_a_value_keeps_its_label_and_has_no_bar() -> None:
-    drawing = bar_chart("t", [row(1.0), row(None)], 1.0)
-    assert len(found(drawing, "bar")) == 1
-    assert len(found(drawing, "label")) == 2
-    assert str(found(drawing, "reference")[0].get("d")).count("M") == 1
+def test_the_reference_is_where_its_value_is() -> None:
+    scale = bar_scale([value(25.0)], [100.0])
+    (line,) = found(bar(value(25.0), scale, 50.0), "reference")
+    assert float(line.get("x1", "")) == pytest.approx((WIDTH - 1) / 2, abs=0.1)
+    assert found(bar(value(25.0), scale, None), "reference") == []
 
 
-def test_label_and_value_do_not_meet() -> None:
-    label, text = "a name that is far too long to stand beside its value", "809 µs simulated [1], not counted"
-    drawing = bar_chart("t", [Row(label, text, 1.0, None, None, "pass")], None)
-    short = "".join(found(drawing, "label")[0].itertext())
-    assert len(short) * 7.1 + len(text) * 7.5 <= WIDTH + 8 * 7.1
-    assert len(short) >= 8
+def test_each_state_has_a_shape_of_its_own() -> None:
+    scale = dot_scale([value(1.0)], [], FREE)
+    drawn = [dot(Value(1.0, None, None, state), scale, None) for state in get_args(State)]
+    without_colour = {re.sub(r'class="[^"]*"', "", drawing) for drawing in drawn[:3]}
+    assert len(without_colour) == 3  # pass and inconclusive are a full and an open circle
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=300))
 def test_a_histogram_shows_a_bin_for_every_run(runs: list[int]) -> None:
     drawing = histogram(runs, "t", "lo", "hi", sorted(runs)[len(runs) // 2])
-    bins = found(drawing, "bin")
-    assert 1 <= len(bins) <= min(len(set(runs)), 40)
-    assert all(float(b.get("height", "")) >= 1 for b in bins)
+    heights = [float(tall) for tall in re.findall(r"v-([\d.]+)", str(found(drawing, "bin")[0].get("d")))]
+    assert 1 <= len(heights) <= min(len(set(runs)), 40)
+    assert all(tall >= 1 for tall in heights)
 
 
 def test_no_runs_draw_nothing() -> None:
@@ -91,38 +126,96 @@ def test_runs_of_batches_are_shown_per_inference() -> None:
     assert run_times_ms(latency)[0] == pytest.approx(latency.runs[0] / 1e7)
 
 
-def test_there_is_one_picture_for_each_device_with_all_three_panels() -> None:
+def lines(picture: Picture) -> list[Line]:
+    return [line for group in picture.groups for line in group.lines]
+
+
+def cells(drawn: Sequence[Line]) -> list[Cell]:
+    return [cell for line in drawn for cell in (line.size, line.latency, line.accuracy)]
+
+
+def test_there_is_one_picture_for_each_device_with_size_latency_and_accuracy() -> None:
     drawn = pictures(reports.failures())
     assert [p.device.id for p in drawn if p.device] == ["host", "pixel"]
     for picture in drawn:
-        assert [panel.title.split()[0] for panel in picture.panels] == ["Size", "Latency", "Accuracy"]
-        assert all(panel.drawing for panel in picture.panels)
+        assert picture.size_ends
+        assert picture.latency_ends
+        assert picture.accuracy_ends
+        first = lines(picture)[0]
+        assert all(cell.drawing for cell in (first.size, first.latency, first.accuracy))
 
 
 def test_what_was_not_measured_has_no_drawing() -> None:
-    panels = pictures(reports.one_build())[0].panels
-    assert panels[2].drawing is None
+    (picture,) = pictures(reports.one_build())
+    (line,) = lines(picture)
+    assert line.accuracy == Cell("not measured")
+    assert picture.accuracy_ends is None
     assert pictures(reports.nothing_measured()) == ()
 
 
 def test_sizes_are_drawn_where_nothing_ran() -> None:
     (only,) = pictures(reports.nothing_ran())
     assert only.device is None
-    assert [panel.title for panel in only.panels] == ["Size"]
-    assert len(found(str(only.panels[0].drawing), "bar")) == 2
+    assert [bool(line.size.drawing) for line in lines(only)] == [True, True]
+    assert only.latency_ends is None
+
+
+def test_a_failed_build_keeps_its_line() -> None:
+    picture = pictures(reports.failures())[0]
+    (failed,) = [line for line in lines(picture) if line.label == "onnx-int8-qoperator"]
+    assert {cell.text for cell in cells([failed])} == {"build failed"}
+    assert failed.state == "fail"
+
+
+def test_builds_stand_by_format_with_the_baseline_of_each_first() -> None:
+    (picture,) = pictures(states.two_platforms())
+    assert [group.title for group in picture.groups] == ["ONNX", "Core ML"]
+    assert [group.lines[0].label for group in picture.groups] == ["onnx-float32", "coreml-float32"]
+    assert all(group.lines[0].state == "baseline" for group in picture.groups)
+
+
+def test_the_dashed_line_is_the_baseline_of_the_same_format() -> None:
+    (picture,) = pictures(states.two_platforms())
+    places = [
+        {found(str(line.size.drawing), "reference")[0].get("x1") for line in group.lines}
+        for group in picture.groups
+    ]
+    assert [len(place) for place in places] == [1, 1]
+    assert places[0] != places[1]  # 1.122 and 1.15 MB
+
+
+def test_the_recommended_builds_are_marked() -> None:
+    (picture,) = pictures(states.two_platforms())
+    assert [line.label for line in lines(picture) if line.best] == ["onnx-int8-dynamic", "coreml-int8"]
+
+
+def test_a_picture_of_very_many_builds_says_how_many_it_leaves_out() -> None:
+    report = reports.all_pass()
+    many = tuple(
+        replace(one, configuration=replace(one.configuration, build_id=f"digits/onnx/onnx-int8/{i}"))
+        for i, one in enumerate([report.results[1]] * (MOST_ROWS + 7))
+    )
+    (picture,) = pictures(replace(report, builds=(), results=many))
+    assert len(lines(picture)) == MOST_ROWS
+    assert picture.left_out == 7
 
 
 def test_models_have_pictures_of_their_own_each_with_its_own_baseline() -> None:
     report = reports.two_models()
     assert [picture.model for picture in pictures(report)] == ["digits", "faces"]
     assert [picture.model for picture in pictures(reports.all_pass())] == [None]
-    alone = replace(report, builds=report.builds[2:], results=report.results[2:])
-    (own,) = pictures(alone)
-    _, faces = pictures(report)
-    assert faces.panels == own.panels  # scales, the baseline's line and names are those of this model alone
-    digits, faces_text = (str(picture.panels) for picture in pictures(report))
-    assert "faces/" not in digits
-    assert "digits/" not in faces_text
+    digits, faces = pictures(report)
+    assert digits.latency_ends != faces.latency_ends  # scales are those of this model alone
+    assert all(line.build_id.startswith("faces/") for line in lines(faces))
+    assert faces == replace(pictures(only(report, "faces/"))[0], model="faces", groups=faces.groups)
+
+
+def only(report: Report, start: str) -> Report:
+    return replace(
+        report,
+        builds=tuple(b for b in report.builds if b.build_id.startswith(start)),
+        results=tuple(r for r in report.results if r.configuration.build_id.startswith(start)),
+    )
 
 
 def test_in_a_picture_builds_keep_their_names_beside_how_they_ran() -> None:
@@ -131,6 +224,6 @@ def test_in_a_picture_builds_keep_their_names_beside_how_they_ran() -> None:
         replace(one, configuration=replace(one.configuration, threads=4)) for one in report.results[:2]
     )
     (digits, _) = pictures(replace(report, results=(*report.results, *four)))
-    for panel in digits.panels:
-        for label in ("onnx-int8, cpu, 1 thread", "onnx-float32, cpu, 4 threads"):
-            assert f"</tspan> {label}" in str(panel.drawing)
+    labels = [line.label for line in lines(digits)]
+    assert "digits/onnx/onnx-int8, cpu, 1 thread" in labels
+    assert "digits/onnx/onnx-float32, cpu, 4 threads" in labels

@@ -14,7 +14,7 @@ from phoneproof.findings import Finding
 from phoneproof.report.foreign import shortened, visible
 from phoneproof.report.html import html_text
 from phoneproof.report.model import Report
-from tests.report import reports
+from tests.report import reports, states
 from tests.report.pages import Page
 
 HOSTILE = [
@@ -41,7 +41,12 @@ KEPT = frozenset(
         "validity",
         "runs_unit",
         "cause",
+        "doubt",
+        "platform",
+        "platforms",
+        "range",
         "sha256",
+        "thumbnail",
     }
 )
 """Fields whose values are not foreign: members of a closed set, and digests."""
@@ -83,9 +88,15 @@ def harmless_structure() -> list[tuple[str, tuple[str, ...]]]:
     return structure(poisoned(reports.failures(), "harmless"))
 
 
+@cache
+def structure_of_everything() -> list[tuple[str, tuple[str, ...]]]:
+    return structure(poisoned(states.two_platforms(), "harmless"))
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_everywhere_changes_no_element_and_no_attribute(text: str) -> None:
     assert structure(poisoned(reports.failures(), text)) == harmless_structure()
+    assert structure(poisoned(states.two_platforms(), text)) == structure_of_everything()
 
 
 @settings(max_examples=20)
@@ -111,15 +122,34 @@ def test_hidden_characters_are_spelled_out(text: str) -> None:
 
 def test_titles_and_drawings_escape_too() -> None:
     html = html_text(poisoned(reports.all_pass(), HOSTILE[1]))
+    assert "<svg" in html
     for part in html.split("<svg")[1:]:
         assert "<img" not in part.split("</svg>")[0]
 
 
-def test_a_long_name_is_cut_in_drawings_only() -> None:
-    html = html_text(poisoned(reports.all_pass(), "x" * 5000))
-    drawing = html.split('<svg class="chart"')[1].split("</svg>")[0]
-    assert max(len(part.split("</text>")[0]) for part in drawing.split("<text")[1:]) < 400
-    assert "x" * 5000 in Page(html).text
+def test_a_thumbnail_that_is_no_base64_is_not_shown() -> None:
+    report = states.edge_failures()
+    first, *rest = report.edge_inputs
+    for text in ('"><script>', "javascript:alert(1)", "aGk=\n"):
+        changed = dataclasses.replace(report, edge_inputs=(dataclasses.replace(first, thumbnail=text), *rest))
+        before, after = (len(Page(html_text(one)).all("img")) for one in (report, changed))
+        assert after == before - 1
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://example.org", "file:///etc/passwd", "//x"])
+def test_only_an_address_of_https_becomes_a_link(url: str) -> None:
+    report = states.two_platforms()
+    (model,) = report.models
+    assert model.audit is not None
+    assert "https://example.org/neural-engine" in [a["href"] for a in Page(html_text(report)).all("a")]
+    (plain, doubtful) = model.audit.support
+    doubt = dataclasses.replace(doubtful.doubtful[0], url=url)
+    audit = dataclasses.replace(
+        model.audit, support=(plain, dataclasses.replace(doubtful, doubtful=(doubt,)))
+    )
+    page = Page(html_text(dataclasses.replace(report, models=(dataclasses.replace(model, audit=audit),))))
+    assert all(str(a["href"]).startswith("#") for a in page.all("a"))
+    assert url in page.text
 
 
 @given(st.text())
