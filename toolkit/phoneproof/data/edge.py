@@ -6,6 +6,7 @@ docs/edge.md says what each one is. Names are part of reports and plans, so they
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from phoneproof.errors import DataError
 from phoneproof.protocol.tensors import TensorSpec
 
 EdgeKind = Literal["image", "values", "tokens", "audio"]
@@ -71,6 +72,35 @@ def kind_of(inputs: Sequence[TensorSpec], has_preprocess: bool) -> EdgeKind:
     if has_preprocess:
         return "image"
     return "tokens" if any(takes_ids(tensor) for tensor in inputs) else "values"
+
+
+def check_fits(inputs: Sequence[TensorSpec], kind: EdgeKind | None, audio_input: str | None) -> None:
+    """DataError for the kind tokens without an input of ids, and for the kind audio where it is not clear
+    which input holds sound."""
+    if kind == "tokens" and not any(takes_ids(tensor) for tensor in inputs):
+        raise DataError(
+            "The model has no input of token ids (int32 or int64).",
+            where="edge.kind",
+            next_step="Set kind = 'values', or leave kind out.",
+        )
+    if kind == "audio":
+        audio_input_of(inputs, audio_input)
+
+
+def audio_input_of(inputs: Sequence[TensorSpec], named: str | None) -> TensorSpec:
+    """The input that holds sound: the only one of floats, or the one that the plan names. DataError."""
+    reals = [one for one in inputs if takes_reals(one) and one.sample_shape]
+    found = [one for one in reals if named in (None, one.name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(repr(one.name) for one in reals) or "none"
+    raise DataError(
+        "It is not clear which input holds sound."
+        if named is None
+        else f"The model has no input of floats {named!r}.",
+        where="edge.audio_input",
+        next_step=f"Set audio_input to the input of samples; inputs of floats: {names}.",
+    )
 
 
 def takes_ids(tensor: TensorSpec) -> bool:

@@ -18,11 +18,12 @@ from phoneproof.data.edge import (
     VALUE_NAMES,
     EdgeKind,
     EdgeRange,
+    audio_input_of,
+    check_fits,
     takes_ids,
     takes_reals,
 )
 from phoneproof.data.values import is_quantized, quantize
-from phoneproof.errors import DataError
 from phoneproof.protocol.tensors import TensorSpec
 
 Array = npt.NDArray[Any]
@@ -101,9 +102,9 @@ class _Odd:
 def edge_values(inputs: Sequence[InputData], settings: Settings) -> EdgeValues:
     """All edge inputs that are numbers, for a build that takes `inputs`.
 
-    DataError for the kind tokens without an input of ids, and for the kind audio where it is not clear which
-    input holds sound.
+    DataError as `check_fits`.
     """
+    check_fits([one.source for one in inputs], settings.kind, settings.audio_input)
     several = len(inputs) > 1
     samples: list[EdgeSample] = []
     not_held: list[str] = []
@@ -126,7 +127,8 @@ def _drawn(inputs: Sequence[InputData], settings: Settings) -> Iterator[_Odd]:
     if settings.kind == "tokens":
         yield from _tokens(inputs, settings)
     if settings.kind == "audio":
-        yield from _sounds(_audio_input(inputs, settings.audio_input))
+        sound = audio_input_of([one.source for one in inputs], settings.audio_input)
+        yield from (odd for one in inputs if one.source == sound for odd in _sounds(one))
     for one in inputs:
         if takes_reals(one.source):
             yield from _reals(one)
@@ -193,12 +195,6 @@ def _whole_numbers(one: InputData) -> Iterator[_Odd]:
 
 def _tokens(inputs: Sequence[InputData], settings: Settings) -> Iterator[_Odd]:
     holders = [one for one in inputs if takes_ids(one.source)]
-    if not holders:
-        raise DataError(
-            "The model has no input of token ids (int32 or int64).",
-            where="edge.kind",
-            next_step="Set kind = 'values', or leave kind out.",
-        )
     empty = {one.source.name: np.zeros_like(one.first) for one in holders}
     # Of ids the range is that of all positions: a padded position can hold any of them.
     is_seen = all(int(one.lowest.min()) <= 0 for one in holders)
@@ -220,22 +216,6 @@ def _filled(one: InputData) -> Array:
     if ids.size == 0:
         ids = one.highest.max(initial=1, keepdims=False).reshape(1)
     return np.resize(ids, one.first.shape).astype(one.first.dtype)
-
-
-def _audio_input(inputs: Sequence[InputData], named: str | None) -> InputData:
-    """The input that holds sound: the only one of floats, or the one that the plan names."""
-    reals = [one for one in inputs if takes_reals(one.source)]
-    found = [one for one in reals if named in (None, one.source.name)]
-    if len(found) == 1 and found[0].first.ndim:
-        return found[0]
-    names = ", ".join(repr(one.source.name) for one in reals) or "none"
-    raise DataError(
-        "It is not clear which input holds sound."
-        if named is None
-        else f"The model has no float input {named!r}.",
-        where="edge.audio_input",
-        next_step=f"Set audio_input to the input of samples; inputs of floats: {names}.",
-    )
 
 
 def _sounds(one: InputData) -> Iterator[_Odd]:

@@ -71,6 +71,7 @@ def initial_plan(
         initial_builds(form),
         _DEVICES,
         _gates(found, about),
+        _EDGE,
         _BENCHMARK,
     ]
     text = "\n\n".join(sections) + "\n"
@@ -308,6 +309,12 @@ _DEVICES: Final = """\
 [[devices]]
 kind = "host"
 threads = 1"""
+
+_EDGE: Final = """\
+# Odd inputs (black, noise, odd files, NaN, ...) are tried one by one; docs/edge.md lists them.
+# [edge]
+# skip = ["very_large"]
+# own = { kind = "image_folder", path = "hard-images" }  # samples of yours beside them"""
 
 _BENCHMARK: Final = """\
 # [benchmark]

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from phoneproof.builds.source_facts import EXPORTED_FILE, SourceFacts
 from phoneproof.builds.store import Store, cache_key
+from phoneproof.data.edge import check_fits
 from phoneproof.data.materialization import Materialization, fingerprint
 from phoneproof.data.set_specs import EntryPoint, set_to_dict
 from phoneproof.data.sets import open_set
@@ -191,6 +192,8 @@ def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> Audi
     request = source_request(plan, section)
     facts, path = _inspected(context, plan, section, request)
     scored = scored_output(plan, facts.outputs)
+    if plan.edge.run:
+        check_fits(facts.inputs, plan.edge.kind, plan.edge.audio_input)
     evaluation = None
     if plan.declared_set("evaluation") is not None:
         step = samples_step("evaluation", key)
@@ -198,7 +201,7 @@ def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> Audi
         check_labels(plan, scored, evaluation.open().stored)
     static = any(b.recipe.needs_calibration and b.model == section for b in plan.planned_builds())
     calibration = None
-    if static:
+    if static and plan.declared_set("calibration") is not None:  # an audit can do without; a build cannot
         step = samples_step("calibration", key)
         other = None if evaluation is None else evaluation.path
         calibration = store_samples(context, plan, "calibration", facts.inputs, step, other)

@@ -32,6 +32,7 @@ from phoneproof.recipes.runtime_table import READER_OF, RUNTIMES
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
 from phoneproof.runs.folder import held, read_record
 from phoneproof.runs.hosts import MakeHost
+from phoneproof.runs.planned import OF_EDGE
 from phoneproof.runs.rerun_cases import RunCase, case_called, check_sample, run_cases
 from phoneproof.runs.rerun_job import JobOfOne, job_of_one, write_inputs
 from phoneproof.workers.environments import environment_of
@@ -138,7 +139,7 @@ def _toolchain(chosen: RunCase, record: RunRecord) -> str:
     if not chosen.is_of_a_reference:
         return RUNTIMES[runtime].toolchain
     plan = from_effective(dict(record.plan), Path(record.plan_folder or "."))
-    key = chosen.place.partition("/")[2]
+    key = chosen.place.partition("/")[2].removesuffix(OF_EDGE)
     for model in plan.models:
         if model.key == key:
             return READER_OF[model.format]

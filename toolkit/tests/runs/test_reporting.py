@@ -86,7 +86,7 @@ def test_all_passes(play: Play) -> None:
     ended = play(Scene())
     assert ended.exit_code == ExitCode.PASS
     assert ended.gates(INT8) == dict.fromkeys(
-        ("outcomes", "fallback", "parity", "accuracy", "latency", "speed", "size"), "pass"
+        ("outcomes", "fallback", "parity", "edge", "accuracy", "latency", "speed", "size"), "pass"
     )
     result = ended.result(INT8)
     assert result.outcomes == {"passed": 3}
