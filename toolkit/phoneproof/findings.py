@@ -56,6 +56,7 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
     "MODEL-NORMALISATION-HEAVY": Severity.WARNING,
     "MODEL-SMALL": Severity.WARNING,
     "OUTPUT-CLASSES": Severity.WARNING,
+    "OUTPUT-LABELS-SHIFTED": Severity.WARNING,
     "OUTPUT-CONSTANT": Severity.WARNING,
     "OUTPUT-DEAD-CHANNELS": Severity.WARNING,
     "OUTPUT-NONFINITE": Severity.WARNING,

@@ -42,6 +42,7 @@ TOUCHED_NUMBERS: Final[Mapping[str, frozenset[Number]]] = {
     "MODEL-NORMALISATION-HEAVY": frozenset(),
     "MODEL-SMALL": frozenset(),
     "OUTPUT-CLASSES": frozenset({"accuracy"}),
+    "OUTPUT-LABELS-SHIFTED": frozenset({"accuracy"}),
     "OUTPUT-CONSTANT": _OUTPUTS,
     "OUTPUT-DEAD-CHANNELS": _OUTPUTS,
     "OUTPUT-NONFINITE": _OUTPUTS,

@@ -104,7 +104,11 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
     "and accuracy were measured with the exact kernels, latency with the usual ones.",
     "OUTPUT-CLASSES": "The set has {classes:count} classes, and the output {output} has {scores:count} "
-    "scores: labels may not mean the classes that the model means.",
+    "scores: labels may not mean the classes that the model means. List in data.classes what each score "
+    "stands for; one score more than classes is often a background class in front.",
+    "OUTPUT-LABELS-SHIFTED": "The labels look off by one: with {by:count} added to each, the source model is "
+    "right on {shifted:percent} of {samples:count} samples, as they are on {accuracy:percent}. List in "
+    "data.classes what each score stands for, a background class included.",
     "OUTPUT-NONFINITE": "The source model itself gives NaN or an infinity: {numbers:count} numbers of the "
     "output {output}.",
     "HOST-BUSY": "Other work held the processors while builds were timed: threads that could have run waited "

@@ -27,9 +27,10 @@ from phoneproof.runs.results import (
     reported_device,
     result_of,
 )
-from phoneproof.runs.scoring import BUILT_IN
+from phoneproof.runs.scoring import BUILT_IN, shift_findings
 from phoneproof.runs.verifying import DeviceRun, Reference
 from phoneproof.verify.accuracy import is_shown_above
+from phoneproof.verify.outputs import KeptOutputs
 from phoneproof.verify.parity import OutputParity
 from phoneproof.verify.verdicts import Reason
 from phoneproof.verify.waiting import LARGEST_WAITING_SHARE
@@ -110,7 +111,7 @@ def assemble(state: RunState) -> report.Report:
 
 
 def _findings(state: RunState) -> tuple[Finding, ...]:
-    found: list[Finding] = []
+    found: list[Finding] = [f for key in state.audit.models for f in _shifted(state, key)]
     for device in state.devices:
         if device.description.environment.get("int8_saturates"):
             found.append(Finding.of("HOST-SATURATES", device.description.device_id))
@@ -170,6 +171,14 @@ def _at_chance(audit: Audit, model: str, device: MeasuredDevice) -> Iterator[Fin
     if not is_shown_above(round(drop.reference * drop.n), drop.n, chance):
         facts: dict[str, Fact] = {"accuracy": drop.reference, "samples": drop.n, "chance": chance}
         yield Finding.of("ACCURACY-AT-CHANCE", model, metric=metric, **facts, classes=scored.classes)
+
+
+def _shifted(state: RunState, key: str) -> tuple[Finding, ...]:
+    model, reference = state.audit.models[key], state.references[key]
+    if reference.path is None:
+        return ()
+    labels = model.evaluation.open().labels
+    return shift_findings(key, model.scored, labels, KeptOutputs(reference.path, model.facts.outputs))
 
 
 def _busy(device: MeasuredDevice) -> tuple[Finding, ...]:

@@ -5,11 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from phoneproof.data.store import StoredSet
 from phoneproof.errors import DataError, PlanError
 from phoneproof.findings import Finding
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.verify.label_shift import label_shift
+from phoneproof.verify.outputs import KeptOutputs, sample_numbers, stacked_output
 
 BUILT_IN: Final[Mapping[str, int]] = {"top1": 1, "top5": 5}
 """The k of each built-in metric: a sample is right if its label is among the k highest scores."""
@@ -94,6 +98,21 @@ def class_findings(model: str, scored: ScoredOutput | None, evaluation: StoredSe
         return ()
     names = len(evaluation.class_names)
     return (Finding.of("OUTPUT-CLASSES", model, output=scored.name, scores=scored.classes, classes=names),)
+
+
+def shift_findings(
+    model: str, scored: ScoredOutput | None, labels: Sequence[Any] | None, reference: KeptOutputs
+) -> tuple[Finding, ...]:
+    """OUTPUT-LABELS-SHIFTED where labels that are shifted by one fit the outputs far better."""
+    samples = sample_numbers(reference)
+    if scored is None or labels is None or not samples:
+        return ()
+    chosen = np.array([int(labels[sample]) for sample in samples])
+    shift = label_shift(stacked_output(reference, scored.name, samples), chosen)
+    if shift is None:
+        return ()
+    facts = {"by": shift.by, "accuracy": shift.accuracy, "shifted": shift.shifted, "samples": shift.n}
+    return (Finding.of("OUTPUT-LABELS-SHIFTED", model, **facts),)
 
 
 def _is_index(label: Any) -> bool:

@@ -204,6 +204,10 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
         {"weights": 200, "least_weights": 10_000, "multiplications": 9, "least_multiplications": 1_000_000},
         "too small to gain: 200 weights and 9 multiplications, where networks below 10,000",
     ),
+    "OUTPUT-LABELS-SHIFTED": (
+        {"by": 1, "shifted": 0.91, "accuracy": 0.02, "samples": 400},
+        "with 1 added to each, the source model is right on 91.00 % of 400 samples, as they are on 2.00 %",
+    ),
     "OUTPUT-NONFINITE": ({"output": "scores", "numbers": 7}, "7 numbers of the output scores"),
     "OUTPUT-CONSTANT": (
         {"output": "scores", "value": 0.25, "samples": 40, "low": 0.0, "high": 0.97},

@@ -3,13 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
 from phoneproof.errors import PlanError
 from phoneproof.plan.model import read_plan
+from phoneproof.protocol.outputs import OutputWriter
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.runs.scoring import ScoredOutput, scored_output
+from phoneproof.runs.scoring import ScoredOutput, scored_output, shift_findings
+from phoneproof.verify.outputs import KeptOutputs
 from tests.cli.conftest import Call, call, project
 from tests.cli.test_faults import one_error
 from tests.models.onnx_networks import NetworkBuilder
@@ -147,3 +150,32 @@ def test_a_background_class_of_the_model_is_a_finding(project: Project, call: Ca
     assert "OUTPUT-CLASSES, tiny/onnx: The set has 2 classes" in " ".join(answer.err.split())
     project.change("may_leave = true", 'may_leave = true\nclasses = ["dark", "light", "none"]')
     assert "OUTPUT-CLASSES" not in call("build", "--out", "listed").err
+
+
+class TestLabelsShifted:
+    """Outputs of a source model with a background class in front, and labels of its other classes."""
+
+    LABELS = tuple(int(label) for label in np.random.default_rng(0).integers(0, 4, 80))
+
+    def outputs(self, folder: Path, of_labels: int) -> KeptOutputs:
+        path = folder / "outputs.bin"
+        with OutputWriter(path, 0) as writer:
+            for sample, label in enumerate(self.LABELS):
+                if sample != 3:  # a sample that ended badly has no record
+                    scores = np.eye(5, dtype=np.float32)[[label + of_labels]]
+                    writer.append(sample, [np.zeros((1, 2), np.float32), scores])
+            writer.close()
+        tensors = (TensorSpec("boxes", "float32", (1, 2)), TensorSpec("scores", "float32", (1, 5)))
+        return KeptOutputs(path, tensors)
+
+    def test_are_told(self, tmp_path: Path) -> None:
+        kept = self.outputs(tmp_path, 1)
+        (finding,) = shift_findings("m", ScoredOutput("scores", 5), self.LABELS, kept)
+        assert (finding.id, finding.subject) == ("OUTPUT-LABELS-SHIFTED", "m")
+        assert finding.facts == {"by": 1, "accuracy": 0.0, "shifted": 1.0, "samples": 79}
+
+    def test_right_labels_and_none_are_silent(self, tmp_path: Path) -> None:
+        kept = self.outputs(tmp_path, 0)
+        assert shift_findings("m", ScoredOutput("scores", 5), self.LABELS, kept) == ()
+        assert shift_findings("m", ScoredOutput("scores", 5), None, kept) == ()
+        assert shift_findings("m", None, self.LABELS, kept) == ()
