@@ -13,9 +13,11 @@ from phoneproof.protocol.codec import to_dict
 from phoneproof.report import reading, units
 from phoneproof.report.model import ModelRecommendation, Report, Result
 from phoneproof.report.sentences import reason_sentence
+from phoneproof.report.settling import undecided
 from phoneproof.report.words import PLATFORMS
 from phoneproof.runs.run import FinishedRun
 
+_MOST_NAMED = 3
 _STYLE = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
 
 
@@ -24,6 +26,8 @@ def show_run(finished: FinishedRun, console: Console) -> None:
     if finished.report is not None:
         console.print(_table(finished.report))
         for line in recommendation_lines(finished.report):
+            console.print(escape(printable(line)))
+        for line in settling_lines(finished.report):
             console.print(escape(printable(line)))
     for build in finished.builds:
         state = "failed" if build.error is not None else "built"
@@ -46,6 +50,20 @@ def recommendation_lines(report: Report) -> Iterator[str]:
             yield f"Recommended{place}: {chosen.build_id}. {sentence}"
         else:
             yield f"No recommendation{place}. {sentence}"
+
+
+def settling_lines(report: Report) -> Iterator[str]:
+    """What would settle the results that are open: each instruction once, with the builds that it is for."""
+    several = reading.ambiguous(report)
+    builds: dict[str, list[str]] = {}
+    for result, sentences in undecided(report):
+        for sentence in sentences:
+            builds.setdefault(sentence, []).append(_name(result, several))
+    if builds:
+        yield "What would settle the undecided:"
+    for sentence, named in builds.items():
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        yield f"  {', '.join(named[:_MOST_NAMED])}{more}: {sentence}"
 
 
 def next_commands(finished: FinishedRun) -> Iterator[str]:

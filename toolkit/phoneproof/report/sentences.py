@@ -148,6 +148,11 @@ MEASURE_SENTENCES: Final[Mapping[str, str]] = {
 }
 """Why a measurement does not count or is not defined. Ids of the statistics in verify/."""
 
+_TOLD_ELSEWHERE: Final = frozenset(
+    {"metric", "rounds", "needed_samples", "needed_rounds", "needed_times", "has_interval"}
+)
+"""Facts that need no place: the unit of others, and what report/settling.py makes an instruction of."""
+
 _PLACE: Final = re.compile(r"\{(\w+|\*)(?::(\w+))?\}")
 _OPTIONAL: Final = re.compile(r"\[([^\[\]]*)\]")
 
@@ -170,6 +175,11 @@ def why_sentence(why: str) -> str:
         sentence = _sentence(MEASURE_SENTENCES[why], why, {})
         return sentence[:1].lower() + sentence[1:].removesuffix(".")
     return WHY_SENTENCES.get(why) or DATA_WHYS.get(why, why)
+
+
+def filled(template: str, facts: Facts) -> str:
+    """A template without optional parts: its brackets stand as they are, and no fact follows it."""
+    return _PLACE.sub(lambda place: _value(place[1], place[2], facts), template)
 
 
 def outcomes_text(counts: Mapping[Outcome, int] | Facts, leave_out: frozenset[str] = frozenset()) -> str:
@@ -239,7 +249,7 @@ def _sentence(template: str | None, id: str, facts: Facts) -> str:
     if template is None:
         return f"{id} ({facts_text(facts)})" if facts else id
     kept = _OPTIONAL.sub(lambda part: part[1] if _all_known(part[1], facts) else "", template)
-    named = {name for name, _ in _PLACE.findall(template)} | {"metric"}
+    named = {name for name, _ in _PLACE.findall(template)} | _TOLD_ELSEWHERE
     text = _PLACE.sub(lambda place: _value(place[1], place[2], facts), kept)
     rest = {} if "*" in named else {name: value for name, value in facts.items() if name not in named}
     if not kept.startswith("{"):  # a leading part may have been left out; a fact keeps its spelling

@@ -15,6 +15,7 @@ from phoneproof.runs.measuring import Measurement, Timing
 from phoneproof.runs.remedying import remedies_of
 from phoneproof.verify.accuracy import AccuracyDrop
 from phoneproof.verify.comparison import LEAST_ROUNDS, Comparison
+from phoneproof.verify.deciding import rounds_to_decide
 from phoneproof.verify.diagnosis import Leg, LegName, diagnose
 from phoneproof.verify.edge import edge_gate
 from phoneproof.verify.gates import (
@@ -234,6 +235,8 @@ def _comparison(measured: Measurement) -> report.Comparison | None:
 def _noise_facts(comparison: Comparison) -> dict[str, Fact]:
     if comparison.reason == "too_few_rounds":
         return {"rounds": comparison.rounds, "least": LEAST_ROUNDS}
+    if comparison.reason == "wide_interval":
+        return {"rounds": comparison.rounds, "needed_rounds": rounds_to_decide(comparison, None)}
     if comparison.reason == "machine_busy":
         return {"share": comparison.waiting_share, "largest": LARGEST_WAITING_SHARE}
     return {}

@@ -33,7 +33,7 @@ class AccuracyDrop:
     """A metric of a build and of the reference, on the same n samples.
 
     drop: reference - build; None when a value is not finite. interval: 95 % interval of the drop, by
-    `method`; None with the reason `missing`.
+    `method`; None with the reason `missing`. table: the counts behind a proportion's drop.
     """
 
     n: int
@@ -43,6 +43,7 @@ class AccuracyDrop:
     interval: Interval | None
     method: IntervalMethod | None
     missing: MissingInterval | None = None
+    table: PairedTable | None = None
 
 
 def top_k_correct(scores: Scores, labels: Labels, k: int) -> Booleans:
@@ -107,6 +108,7 @@ def correctness_drop(reference: Booleans, build: Booleans) -> AccuracyDrop:
         drop=table.difference,
         interval=tango_interval(table),
         method="tango",
+        table=table,
     )
 
 

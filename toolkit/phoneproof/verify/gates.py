@@ -9,6 +9,7 @@ from phoneproof.errors import Fact
 from phoneproof.protocol.attempts import Outcome
 from phoneproof.verify.accuracy import AccuracyDrop
 from phoneproof.verify.comparison import Comparison
+from phoneproof.verify.deciding import rounds_to_decide, samples_to_decide, times_to_decide
 from phoneproof.verify.intervals import Interval, judge_interval
 from phoneproof.verify.parity import LabelParity, OutputParity
 from phoneproof.verify.verdicts import GateResult, Reason, Verdict
@@ -156,16 +157,18 @@ def _judge_drop(metric: str, drop: AccuracyDrop, limit: float) -> GateResult:
         why = drop.missing or "no_interval"
         missing = Reason.of("accuracy_without_interval", metric=metric, n=drop.n, why=why)
         return GateResult("accuracy", "inconclusive", missing)
-    reason = Reason.of(
-        "accuracy_dropped" if judged.verdict == "fail" else "accuracy_undecided",
-        metric=metric,
-        n=drop.n,
-        drop=drop.drop,
-        lo=interval.lo,
-        hi=interval.hi,
-        limit=limit,
-    )
-    return GateResult("accuracy", judged.verdict, reason)
+    facts: dict[str, Fact] = {
+        "metric": metric,
+        "n": drop.n,
+        "drop": drop.drop,
+        "lo": interval.lo,
+        "hi": interval.hi,
+        "limit": limit,
+    }
+    if judged.verdict == "fail":
+        return GateResult("accuracy", "fail", Reason("accuracy_dropped", facts))
+    facts["needed_samples"] = samples_to_decide(drop, limit)
+    return GateResult("accuracy", "inconclusive", Reason("accuracy_undecided", facts))
 
 
 def speed_gate(
@@ -200,7 +203,8 @@ def speed_gate(
     facts = {"ratio": comparison.ratio, "lo": interval.lo, "hi": interval.hi, "limit": limit}
     if judged.verdict == "fail":
         return GateResult("speed", "fail", Reason("speed_below", facts))
-    return GateResult("speed", "inconclusive", Reason("speed_undecided", facts))
+    told = {"rounds": comparison.rounds, "needed_rounds": rounds_to_decide(comparison, limit)}
+    return GateResult("speed", "inconclusive", Reason("speed_undecided", {**facts, **told}))
 
 
 def latency_gate(
@@ -220,13 +224,15 @@ def latency_gate(
     judged = judge_interval(*_ends(interval_ms), limit_ms, "at_most")
     if judged.verdict == "pass":
         return GateResult("latency", "pass", Reason("gate_passed"))
-    facts = {"median_ms": median_ms, "limit_ms": limit_ms}
+    facts: dict[str, Fact] = {"median_ms": median_ms, "limit_ms": limit_ms}
     if judged.verdict == "fail" and waiting_share is not None and waiting_share > LARGEST_WAITING_SHARE:
         told = {**facts, "share": waiting_share, "largest": LARGEST_WAITING_SHARE}
         return GateResult("latency", "inconclusive", Reason("latency_disturbed", told))
     if judged.verdict == "fail":
         return GateResult("latency", "fail", Reason("latency_above", facts))
-    return GateResult("latency", "inconclusive", Reason("latency_undecided", facts))
+    times = None if interval_ms is None else times_to_decide(median_ms, interval_ms, limit_ms)
+    told = {**facts, "has_interval": interval_ms is not None, "needed_times": times}
+    return GateResult("latency", "inconclusive", Reason("latency_undecided", told))
 
 
 def size_gate(ratio: float | None, limit: float | None) -> GateResult | None:

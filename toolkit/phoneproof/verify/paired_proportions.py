@@ -45,10 +45,15 @@ def tango_interval(table: PairedTable, confidence: float = CONFIDENCE) -> Interv
     (b - c - n d) / sqrt(n (2 q(d) + d (1 - d))) is within +- z, where b = only_first, c = only_second and
     q(d) is the most likely proportion of only_second pairs under d.
     """
+    return scaled_tango_interval(table, 1.0, confidence)
+
+
+def scaled_tango_interval(table: PairedTable, times: float, confidence: float = CONFIDENCE) -> Interval:
+    """The interval that `times` as many pairs with the same shares would have."""
     from scipy.optimize import brentq
     from scipy.stats import norm
 
-    b, c, n = table.only_first, table.only_second, table.n
+    b, c, n = (times * count for count in (table.only_first, table.only_second, table.n))
     z = float(norm.ppf((1 + confidence) / 2))
     if b + c == 0 or max(b, c) == n:
         return _degenerate_tango(b, c, n, z * z, confidence)
@@ -62,7 +67,7 @@ def tango_interval(table: PairedTable, confidence: float = CONFIDENCE) -> Interv
     return Interval(lo, hi, confidence)
 
 
-def _score_variance(b: int, c: int, n: int, d: float) -> float:
+def _score_variance(b: float, c: float, n: float, d: float) -> float:
     """Variance of b - c when the true difference is d and the rest is as likely as the counts allow."""
     linear = (2 * n - b + c) * d - b - c
     constant = -c * d * (1 - d)
@@ -70,7 +75,7 @@ def _score_variance(b: int, c: int, n: int, d: float) -> float:
     return max(n * (2 * q + d * (1 - d)), 0.0)
 
 
-def _degenerate_tango(b: int, c: int, n: int, z2: float, confidence: float) -> Interval:
+def _degenerate_tango(b: float, c: float, n: float, z2: float, confidence: float) -> Interval:
     """No pair discordant, or all in one direction.
 
     The variance is 0 at the estimate, so root finding would stop there; the score equation can be solved:

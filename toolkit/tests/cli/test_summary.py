@@ -125,3 +125,15 @@ def broken_build() -> FinishedBuild:
 def test_next_commands_can_be_pasted_into_a_shell() -> None:
     (line,) = next_commands(FinishedRun(Path("my run; rm -rf x"), (), None, ()))
     assert shlex.split(line)[1:] == ["phoneproof", "run", "--out", "my run; rm -rf x"]
+
+
+def test_what_settles_an_open_verdict_is_said_once_for_all_its_builds() -> None:
+    report = reports.all_pass()
+    gate = reports.gate("parity", "inconclusive", "labels_differ", output="label", agreement=0.9)
+    assert not any("settle" in line for line in shown(report))
+    results = tuple(
+        replace(one, gates=(gate,), verdict="inconclusive", reason=gate.reason) for one in report.results[1:]
+    )
+    lines = shown(replace(report, results=(report.results[0], *results)))
+    (place,) = [n for n, line in enumerate(lines) if line.startswith("What would settle the undecided:")]
+    assert lines[place + 1].startswith(f"  {reports.INT8}, {reports.DYNAMIC}: Let accuracy decide:")
