@@ -12,13 +12,21 @@ import numpy.typing as npt
 import sklearn.datasets
 from PIL import Image
 
+from phoneproof.data.checks.checked import CheckedSet
+from phoneproof.data.materialization import Materialization
 from phoneproof.data.preprocessing import Interpolation, Layout, Mode, Preprocess, Resize, ResizeMethod
 from phoneproof.data.set_specs import ImageFolder, NpzArchive, SetSpec
+from phoneproof.data.sets import open_set
+from phoneproof.data.store_writer import materialize
+from phoneproof.data.subset import Part, chosen
 from phoneproof.protocol.tensors import TensorSpec
 
 Array = npt.NDArray[Any]
 
 WHEELS: Final = Path(__file__).with_name("wheels.txt")
+CACHE: Final = Path(__file__).parents[3] / ".cache" / "real-data"
+CALIBRATION: Final = 200
+"""Samples of the first part of a set, or half of it where that is less."""
 
 _COLOURED: Final = (
     "astronaut.png",
@@ -51,6 +59,22 @@ def real_sets(folder: Path, wheels: Path) -> Mapping[str, RealSet]:
     for take in (_coloured, _grey, _faces, _sound):
         made |= take(folder, wheels)
     return made
+
+
+def halves(real: RealSet, root: Path, seed: int) -> tuple[CheckedSet, CheckedSet]:
+    """A set parted as a plan parts it by take and skip: (calibration, evaluation), stored below `root`."""
+    opened = open_set(real.spec, ["x"])
+    labels = [entry.label for entry in opened.entries]
+    taken = min(CALIBRATION, real.samples // 2)
+    goal = Materialization((real.tensor,), real.preprocess, root, 10**9)
+    calibration, evaluation = (
+        materialize(opened, chosen(labels, part), goal)
+        for part in (Part(take=taken, seed=seed), Part(skip=taken, seed=seed))
+    )
+    return (
+        CheckedSet("calibration", calibration, evaluation, real.preprocess),
+        CheckedSet("evaluation", evaluation, None, real.preprocess),
+    )
 
 
 def square(side: int, mode: Mode) -> Preprocess:

@@ -69,19 +69,19 @@ class NotFetchedError(Exception):
     """The wheels cannot be had here."""
 
 
-def fetch_wheels(folder: Path = CACHE) -> Path:
-    """The folder with the wheels of WHEELS, unpacked once; their hashes are checked by uv.
+def fetch_wheels(folder: Path = CACHE, wheels: Path = WHEELS) -> Path:
+    """The folder with the wheels of a requirements file, unpacked once; their hashes are checked by uv.
 
     NotFetchedError, with uv's last line, where that fails.
     """
-    whole = folder / f"fetched-{WHEELS.stat().st_size}"
+    whole = folder / f"fetched-{wheels.stat().st_size}"
     if not whole.exists():
         uv = shutil.which("uv") or str(_ROOT / ".cache" / "uv-tool" / "bin" / "uv")
         options = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
         command = [uv, "pip", "install", "--python", sys.executable, *options]
         try:
             subprocess.run(
-                [*command, "--target", str(folder), "--requirement", str(WHEELS)],
+                [*command, "--target", str(folder), "--requirement", str(wheels)],
                 check=True,
                 capture_output=True,
                 text=True,
