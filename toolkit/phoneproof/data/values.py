@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phoneproof.data.preprocessing import FLOAT_DTYPES, INTEGER_DTYPES, Layout, Preprocess
+from phoneproof.data.shapes import shape_advice
 from phoneproof.errors import DataError
 from phoneproof.protocol.tensors import DTYPE_SIZES, TensorSpec
 
@@ -183,7 +184,7 @@ def input_array(value: Array, tensor: TensorSpec) -> Array:
         raise DataError(
             f"A sample has the shape {list(value.shape)}, the input takes {list(tensor.sample_shape)}.",
             where=where,
-            next_step="Give each sample in the input's shape without its batch dimension.",
+            next_step=shape_advice(value.shape, tensor.sample_shape),
         )
     if value.dtype == np.float64 and (tensor.dtype == "float32" or is_quantized(tensor)):
         with np.errstate(over="ignore"):  # becomes infinity, which the checks of the set report
