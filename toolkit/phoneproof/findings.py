@@ -40,6 +40,7 @@ FINDING_IDS: Final[Mapping[str, Severity]] = {
     "DATA-RANGE": Severity.WARNING,
     "DATA-STATISTICS": Severity.WARNING,
     "DATA-UNBALANCED": Severity.WARNING,
+    "EDGE-BEYOND-DATA": Severity.INFO,
     "EDGE-CONSTANT": Severity.WARNING,
     "EDGE-CRASH": Severity.WARNING,
     "EDGE-ERROR": Severity.WARNING,

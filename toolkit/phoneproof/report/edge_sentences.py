@@ -22,6 +22,9 @@ EDGE_REASONS: Final[Mapping[str, str]] = {
     "edge_flipped": "Another first class in output {output}: {build} for {reference}, which leads by "
     "{margin:number} in the source model; it takes two errors to turn that, and on {samples:count} samples "
     "of the evaluation set none was above {error:number}.",
+    "edge_flipped_beyond": "Another first class in output {output}: {build} for {reference}, which leads by "
+    "{margin:number}. But the source model's scores reach {reached:number} there, and {peak:number} on the "
+    "evaluation set: how far the build errs beyond is not known.",
     "edge_not_compared": "It came to an end, but there is nothing to judge it by: {why:why}[ (output "
     "{output})].",
     "edge_not_run": "It was not run[: {cause}].",
@@ -48,6 +51,9 @@ EDGE_FINDINGS: Final[Mapping[str, str]] = {
     "{inputs}[; {causes}]. Catch it in the app, or mend the operator that it names.",
     "EDGE-NONFINITE": "It gives NaN or an infinity on {count:count} edge inputs where the source model does "
     "not: {inputs}. Look for a sum or square that overflows its narrower type, and keep that layer in float.",
+    "EDGE-BEYOND-DATA": "On {count:count} edge inputs the source model's scores go beyond all on the "
+    "evaluation set, and the build answers with another class: {inputs}. If the app meets such inputs, put "
+    "some into the calibration and evaluation sets.",
     "EDGE-CONSTANT": "It gives the same numbers throughout, or the ends of its range, on {count:count} edge "
     "inputs where the source model does not: {inputs}. The ranges are too narrow there: put such samples "
     "into the calibration set.",

@@ -58,6 +58,9 @@ def edge_findings(build_id: str, edges: MeasuredEdges) -> Iterator[Finding]:
         causes = tuple(dict.fromkeys(_cause(one.judgement.reason) for one in listed))
         known = tuple(cause for cause in causes if cause)
         yield Finding.of(found, build_id, count=len(names), inputs=names, causes=known or None)
+    flipped = tuple(one.name for one in edges.results if one.judgement.reason.id == "edge_flipped_beyond")
+    if flipped:
+        yield Finding.of("EDGE-BEYOND-DATA", build_id, count=len(flipped), inputs=flipped)
     beyond = [one for one in edges.results if _differs(one.judgement.reason)]
     if beyond:
         told = tuple(_beyond(one) for one in beyond)

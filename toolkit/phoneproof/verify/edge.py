@@ -147,18 +147,16 @@ def _compared(
     reference: Sequence[Array], build: Sequence[Array], outputs: Sequence[JudgedOutput]
 ) -> EdgeJudgement:
     found = list(_faults(reference, build, outputs))
-    worst: tuple[Verdict, ...] = ("fail", "inconclusive")
-    for verdict in worst:
-        for one in found:
-            if one.verdict == verdict:
-                return one
+    order: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
+    for one in sorted(found, key=lambda one: order.index(one.verdict)):
+        return one
     return EdgeJudgement("pass", Reason("edge_passed"))
 
 
 def _faults(
     reference: Sequence[Array], build: Sequence[Array], outputs: Sequence[JudgedOutput]
 ) -> Iterator[EdgeJudgement]:
-    """What speaks against a build, output by output; the plainest fault of each."""
+    """What is to be said of a build, output by output; the plainest of each."""
     for expected, one in zip(reference, outputs, strict=True):
         given = build[one.position]
         if expected.size != given.size:
@@ -208,7 +206,10 @@ def _stuck(expected: Array, given: Array, one: JudgedOutput, error: float) -> Ed
 def _flipped(expected: Array, given: Array, one: JudgedOutput, error: float) -> EdgeJudgement | None:
     """Another first class than the reference's, though that is farther ahead than errors reach.
 
-    A build that has it first beside others (equal scores) has not flipped.
+    A build that has it first beside others (equal scores) has not flipped. Where the reference's scores are
+    beyond all on the evaluation set, the error is not known, and the flip is told but does not fail: static
+    ranges end where the data do. (Measured on a digits network: on a checkerboard, where float's scores are
+    2.6 times the greatest on 400 digits, every static build errs 12 to 22 times its greatest error there.)
     """
     if not one.is_scored or expected.size < 2:
         return None
@@ -218,15 +219,17 @@ def _flipped(expected: Array, given: Array, one: JudgedOutput, error: float) -> 
     margin = float(expected[first] - np.delete(expected, first).max())
     if margin <= ERRORS_APART * error:
         return None
-    facts: dict[str, Fact] = {
+    flip: dict[str, Fact] = {
         "output": one.name,
         "reference": first,
         "build": int(given.argmax()),
         "margin": margin,
-        "error": error,
-        "samples": one.samples,
     }
-    return EdgeJudgement("fail", Reason("edge_flipped", facts))
+    reached = float(np.abs(expected).max())
+    if reached > one.peak:
+        beyond: dict[str, Fact] = {**flip, "reached": reached, "peak": one.peak}
+        return EdgeJudgement("pass", Reason("edge_flipped_beyond", beyond))
+    return EdgeJudgement("fail", Reason("edge_flipped", {**flip, "error": error, "samples": one.samples}))
 
 
 def _both(

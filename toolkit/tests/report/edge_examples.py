@@ -29,6 +29,10 @@ EDGE_REASONS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
         {"output": "y", "reference": 3, "build": 1, "margin": 4.0, "error": 0.5, "samples": 20},
         "Another first class in output y: 1 for 3, which leads by 4",
     ),
+    "edge_flipped_beyond": (
+        {"output": "y", "reference": 3, "build": 1, "margin": 4.0, "reached": 18.0, "peak": 7.0},
+        "scores reach 18.0 there, and 7.00 on the evaluation set",
+    ),
     "edge_not_compared": ({"why": "reference_hung"}, "judge it by: the source model did not come to an end."),
     "edge_not_run": ({"cause": "bad_samples"}, "It was not run: bad_samples."),
     "edge_failed": ({"failed": 1, "total": 22, "inputs": ("black",)}, "1 of 22 edge inputs failed: black."),
@@ -36,6 +40,7 @@ EDGE_REASONS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
 }
 
 EDGE_FINDINGS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
+    "EDGE-BEYOND-DATA": (_INPUTS, "On 2 edge inputs the source model's scores go beyond all"),
     "EDGE-CONSTANT": (
         _INPUTS,
         "ends of its range, on 2 edge inputs where the source model does not: black, nan.",
