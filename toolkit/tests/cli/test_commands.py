@@ -49,7 +49,9 @@ def test_a_run_answers_as_json(done: Project, call: Call) -> None:
     assert [build["build_id"] for build in content["builds"]] == [f"tiny/onnx/{name}" for name in BUILDS]
     assert {build["status"] for build in content["builds"]} == {"built"}
     assert set(content["verdicts"].values()) == {"pass"}
-    assert [Path(path).name for path in content["files"]] == ["report.json", "index.html"]
+    assert [Path(path).name for path in content["files"]] == [
+        "report.json", "index.html", "report.csv", "junit.xml", "summary.md"
+    ]  # fmt: skip
     assert call("run", "--out", "run", "--json").json == content
 
 

@@ -340,9 +340,11 @@ def test_many_cases_are_cut_fairly_and_the_cut_is_said() -> None:
     assert html.count("one of few") == 5
 
 
-def test_render_writes_both_files_and_nothing_else(any_report: Report, tmp_path: Path) -> None:
+def test_render_writes_all_files_and_nothing_else(any_report: Report, tmp_path: Path) -> None:
     paths = render(any_report, tmp_path / "report")
-    assert [path.name for path in paths] == ["report.json", "index.html"]
+    assert [path.name for path in paths] == [
+        "report.json", "index.html", "report.csv", "junit.xml", "summary.md"
+    ]  # fmt: skip
     assert sorted((tmp_path / "report").iterdir()) == sorted(paths)
 
 
