@@ -63,10 +63,10 @@ _EXECUTORCH: Final = Accelerator(
     (
         _rows(
             "abs add avg_pool2d batch_norm concat ceil clip conv1d conv2d depthwise_conv2d "
-            "conv_transpose2d cos div exp floor gelu hard_swish leaky_relu linear log matmul max_pool2d "
-            "max_with_index maximum minimum mul neg pad pow prelu relu relu6 reshape resize_bilinear "
-            "rsqrt sigmoid sin slice softmax sqrt sub tanh transpose unsqueeze global_avg_pool "
-            "reduce_mean quantize dequantize cast",
+            "conv_transpose2d cos depth_to_space div exp floor gelu hard_swish leaky_relu linear log "
+            "matmul max_pool2d maximum minimum mul neg pad pow prelu relu relu6 reshape resize_bilinear "
+            "rsqrt sigmoid sin slice softmax space_to_depth sqrt sub tanh transpose unsqueeze "
+            "global_avg_pool reduce_mean quantize dequantize",
             _XNNPACK_EXECUTORCH,
         ),
         _rows("elu", _XNNPACK_EXECUTORCH, "absent", "Its configuration is switched off in the partitioner."),
@@ -74,12 +74,33 @@ _EXECUTORCH: Final = Accelerator(
             "layer_norm rms_norm group_norm instance_norm log_softmax erf argmax argmin cumsum topk sort "
             "embedding gather gather_elements gather_nd scatter where nonzero equal not_equal greater "
             "less logical_and logical_or logical_not reduce_sum reduce_max reduce_min reduce_prod expand "
-            "split select squeeze tile flip roll reflect_pad depth_to_space space_to_depth resize_nearest"
-            " resize_cubic grid_sample lstm gru rnn triangle mod round sign reciprocal tan atan "
-            "inverse_trigonometry conv_transpose3d pool3d softplus global_max_pool random",
+            "split select squeeze tile flip roll reflect_pad resize_nearest resize_cubic grid_sample lstm"
+            " gru rnn triangle mod floor_div round sign reciprocal tan atan inverse_trigonometry "
+            "conv_transpose3d pool3d softplus global_max_pool random",
             _XNNPACK_EXECUTORCH,
             "absent",
             "The partitioner has no configuration for it.",
+        ),
+        _rows(
+            "attention",
+            _XNNPACK_NODES,
+            "refused",
+            "Taken apart, its matrix products and softmax are delegated; expand and where are not.",
+        ),
+        _rows(
+            "max_with_index",
+            _XNNPACK_EXECUTORCH,
+            "refused",
+            "Taken only of a 4-D tensor, and where nothing takes the indices.",
+        ),
+        _rows("cast", _XNNPACK_NODES, "refused", "Conversions of types are not taken."),
+        _rows("unsqueeze", _XNNPACK_NODES, "refused", "Only a new last axis is taken.", "other_axis"),
+        _rows(
+            "avg_pool2d",
+            _XNNPACK_NODES,
+            "refused",
+            "An adaptive pooling is taken only where it gives one value for each channel.",
+            "adaptive",
         ),
         _rows("conv3d", _XNNPACK_GEMM, "absent", "Only convolutions of one and two dimensions are taken."),
         _rows(

@@ -10,6 +10,7 @@ Doubt = Literal["absent", "refused"]
 """absent: no kernel for the operator. refused: a kernel exists, but not for this use of it."""
 
 Trait = Literal[
+    "adaptive",
     "broadcast",
     "ceil",
     "depth_multiplier",
@@ -24,11 +25,12 @@ Trait = Literal[
 ]
 """A way of using an operator that decides whether kernels take it.
 
-broadcast: operands of different shapes. ceil: output sizes of a pooling are rounded up. depth_multiplier: a
-depthwise convolution with more output than input channels, of more than one channel. integer: it computes in
-integers. many: more than 5 inputs of a concatenation, or more than 4 outputs of a split. not_square: a power
-other than 2. not_spatial: a mean over other axes than the two innermost of a 4-D tensor (NCHW), or one that
-drops them. other_axis: a softmax along another axis than the last. padding_counted: an average that counts
+adaptive: a pooling to a given size other than 1. broadcast: operands of different shapes. ceil: output
+sizes of a pooling are rounded up. depth_multiplier: a depthwise convolution with more output than input
+channels, of more than one channel. integer: it computes in integers. many: more than 5 inputs of a
+concatenation, or more than 4 outputs of a split. not_square: a power other than 2. not_spatial: a mean over
+other axes than the two innermost of a 4-D tensor (NCHW), or one that drops them. other_axis: a softmax
+along another axis than the last, a new axis that is not the last. padding_counted: an average that counts
 the padding. stride_above_kernel: a pooling that skips values. strided: a slice that takes every n-th value.
 """
 

@@ -128,7 +128,7 @@ def _pooling(node: Any, name: str, arguments: Arguments) -> Way:
 def _adaptive(node: Any, name: str, arguments: Arguments) -> Way:
     """A pooling to one value is a mean; to more it is an average pooling where the sizes divide."""
     one = all(length == 1 for length in _listed(arguments["output_size"]))
-    return ("global_avg_pool" if one else "avg_pool2d"), frozenset()
+    return ("global_avg_pool", frozenset()) if one else ("avg_pool2d", frozenset({"adaptive"}))
 
 
 def _listed(value: Any) -> Sequence[int]:
@@ -147,6 +147,11 @@ def _mean(node: Any, name: str, arguments: Arguments) -> Way:
     spatial = rank == 4 and axes is not None and sorted(axis % 4 for axis in _listed(axes)) == [2, 3]
     kept = bool(arguments.get("keepdim"))
     return None, frozenset() if spatial and kept else frozenset({"not_spatial"})
+
+
+def _unsqueeze(node: Any, name: str, arguments: Arguments) -> Way:
+    last = arguments.get("dim") in (-1, len(_shape(node)) - 1)
+    return None, frozenset() if last else frozenset({"other_axis"})
 
 
 def _slice(node: Any, name: str, arguments: Arguments) -> Way:
@@ -194,6 +199,7 @@ _WAYS: Final[Mapping[str, Callable[[Any, str, Arguments], Way]]] = {
     **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d"), _adaptive),
     **dict.fromkeys(("softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax"), _softmax),
     "mean": _mean,
+    **dict.fromkeys(("unsqueeze", "unsqueeze_copy"), _unsqueeze),
     **dict.fromkeys(("slice", "slice_copy"), _slice),
     "pow": _pow,
     **dict.fromkeys(("max", "min"), _maximum),

@@ -101,6 +101,15 @@ def _open_axes(to: Path) -> None:
     vendor.Model(image, vendor.layers.GlobalMaxPooling2D(name="most")(x)).save(to / "open_axes.keras")
 
 
+def _recurrent(to: Path) -> None:
+    """An LSTM and a GRU over a sequence."""
+    vendor = keras()
+    given = vendor.Input((6, 8), name="given")
+    x = vendor.layers.LSTM(16, return_sequences=True, name="long")(given)
+    x = vendor.layers.GRU(8, name="gated")(x)
+    vendor.Model(given, vendor.layers.Dense(2, name="answer")(x)).save(to / "recurrent.keras")
+
+
 def _no_integer_form(to: Path) -> None:
     """A sine between dense layers: TFLite has it in float only."""
     vendor = keras()
