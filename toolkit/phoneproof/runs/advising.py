@@ -26,19 +26,20 @@ CONVOLUTIONAL_SHARE: Final = 0.5
 """Of the weights in convolutions: MobileNetV2 0.62, ResNet-50 0.92, DigitsNet 0.98; ViT-B/16 0.01."""
 
 _STATIC: Final[Mapping[Platform, Sequence[str]]] = {
-    "android": ("tflite-int8", "executorch-int8", "onnx-int8"),
+    "android": ("executorch-int8", "tflite-int8", "onnx-int8"),
     "ios": ("coreml-int8", "coreml-int8-weights", "executorch-int8", "tflite-int8", "onnx-int8"),
 }
 _DYNAMIC: Final[Mapping[Platform, Sequence[str]]] = {
-    "android": ("tflite-int8-dynamic", "executorch-int8-dynamic", "onnx-int8-dynamic"),
+    "android": ("executorch-int8-dynamic", "tflite-int8-dynamic", "onnx-int8-dynamic"),
     "ios": ("coreml-int8-weights", "executorch-int8-dynamic", "tflite-int8-dynamic", "onnx-int8-dynamic"),
 }
 _WEIGHTS: Final[Mapping[Platform, Sequence[str]]] = {
-    "android": ("tflite-int8-dynamic", "executorch-int8-dynamic", "onnx-int8-dynamic"),
+    "android": ("executorch-int8-dynamic", "tflite-int8-dynamic", "onnx-int8-dynamic"),
     "ios": ("coreml-int8-weights", "coreml-float16", "executorch-int8-dynamic", "onnx-int8-dynamic"),
 }
 _HALF: Final[Mapping[Platform, Sequence[str]]] = {"android": ("tflite-float16",), "ios": ("coreml-float16",)}
-"""Recipes by platform, those first that its runtimes run best. The first that the source has a route to."""
+"""Recipes by platform. The first that the source has a route to is named: PyTorch's own runtime before the
+one that needs a toolchain of its own, TFLite for what only it takes."""
 
 _PREFERENCE: Final[Mapping[Nature, Mapping[Platform, Sequence[str]]]] = {
     "generative": _WEIGHTS,
