@@ -12,6 +12,7 @@ import phoneproof
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "init": ("phoneproof.cli.init", "Write a commented plan for a model and its data."),
     "doctor": ("phoneproof.cli.doctor", "Say what is usable here, and what mends the rest."),
+    "audit": ("phoneproof.cli.audit", "Say what a plan's models and sets are good for."),
     "run": ("phoneproof.cli.run", "Audit, build, verify and report: the whole job."),
     "build": ("phoneproof.cli.build", "Audit, and make the builds of a plan."),
     "verify": ("phoneproof.cli.verify", "Run the builds and measure them against float."),

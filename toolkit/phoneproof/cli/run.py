@@ -40,9 +40,10 @@ def run_until(
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """What run, build and verify share."""
+    """What audit, run, build and verify share."""
     from rich.console import Console
 
+    from phoneproof.cli.audit_summary import audit_json, show_audit
     from phoneproof.cli.json_text import json_text
     from phoneproof.cli.screen import Screen
     from phoneproof.cli.summary import run_json, show_run
@@ -62,9 +63,12 @@ def run_until(
         return 0
     with stopped_by_signals() as stop, Screen(verbose, quiet=as_json) as screen:
         finished = run(what.plan, what.out, screen, options, stop)
+    # Without a terminal rich takes 80 columns, which breaks build ids over several lines.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     if as_json:
-        click.echo(json_text(run_json(finished)))
-    else:
-        # Without a terminal rich takes 80 columns, which breaks build ids over several lines.
-        show_run(finished, Console(highlight=False, width=None if sys.stdout.isatty() else 140))
+        click.echo(json_text(audit_json(finished) if stage == "audit" else run_json(finished)))
+        return int(finished.exit_code)
+    if stage == "audit":
+        show_audit(finished, console)
+    show_run(finished, console)
     return int(finished.exit_code)

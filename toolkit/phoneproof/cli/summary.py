@@ -25,7 +25,7 @@ def show_run(finished: FinishedRun, console: Console) -> None:
     """Print what a run came to."""
     if finished.report is not None:
         console.print(_table(finished.report))
-        for line in recommendation_lines(finished.report):
+        for line in (*recommendation_lines(finished.report), *remedy_lines(finished.report)):
             console.print(escape(printable(line)))
         for line in settling_lines(finished.report):
             console.print(escape(printable(line)))
@@ -50,6 +50,16 @@ def recommendation_lines(report: Report) -> Iterator[str]:
             yield f"Recommended{place}: {chosen.build_id}. {sentence}"
         else:
             yield f"No recommendation{place}. {sentence}"
+
+
+def remedy_lines(report: Report) -> Iterator[str]:
+    """What to try with each build that lost accuracy."""
+    lost: dict[str, str] = {}
+    for result in report.results:
+        for remedy in result.remedies:
+            lost.setdefault(result.configuration.build_id, reason_sentence(remedy))
+    for build_id, sentence in lost.items():
+        yield f"{build_id}: {sentence}"
 
 
 def settling_lines(report: Report) -> Iterator[str]:

@@ -125,8 +125,10 @@ def foresee(plan: Plan, out: Path, options: RunOptions) -> tuple[ForeseenStep, .
         evaluation = None
         if plan.data.evaluation is not None:
             evaluation = foresight.samples("evaluation", section, found, None)
-        if key in calibrated:
+        if key in calibrated and plan.data.calibration is not None:
             calibration[key] = foresight.samples("calibration", section, found, evaluation)
+    if options.until == "audit":
+        return tuple(foresight.steps)
     states = [foresight.build(b, facts[b.model], calibration.get(b.model)) for b in builds]
     if options.until in ("verify", "report"):
         for name in sorted({build.runtime.name for build in builds}):

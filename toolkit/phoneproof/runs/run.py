@@ -22,7 +22,7 @@ from phoneproof.plan.model import Plan
 from phoneproof.plan.preflight import Need, preflight
 from phoneproof.recipes.runtime_table import READER_OF
 from phoneproof.recipes.toolchain_table import TOOLCHAINS
-from phoneproof.report.model import Report
+from phoneproof.report.model import Report, ReportedModel
 from phoneproof.report.render import render
 from phoneproof.runs.audit import Audit, AuditedModel, audit
 from phoneproof.runs.building import FinishedBuild, make_builds
@@ -34,7 +34,7 @@ from phoneproof.runs.hosts import SOURCE_RUNTIME, Hosts
 from phoneproof.runs.measuring import Measurement, Yardstick, measure, with_edges
 from phoneproof.runs.observer import Observer, Silent
 from phoneproof.runs.planned import planned_steps
-from phoneproof.runs.reporting import MeasuredDevice, RunState, assemble, findings_so_far
+from phoneproof.runs.reporting import MeasuredDevice, RunState, assemble, findings_so_far, reported_models
 from phoneproof.runs.steps import RunContext
 from phoneproof.runs.verifying import DeviceRun, Reference, run_device, run_references
 from phoneproof.verify.outputs import KeptOutputs
@@ -43,6 +43,15 @@ from phoneproof.workers.worker import WorkerLimits
 
 Stage = Literal["audit", "build", "verify", "report"]
 STAGES: Final[tuple[Stage, ...]] = ("audit", "build", "verify", "report")
+
+
+_NEEDS: Final[Mapping[Stage, frozenset[Need]]] = {
+    "audit": frozenset(),
+    "build": frozenset({Need.BUILD}),
+    "verify": frozenset(Need),
+    "report": frozenset(Need),
+}
+"""What must be there besides what reads the source models."""
 
 
 class ExitCode(IntEnum):
@@ -61,6 +70,7 @@ class FinishedRun:
     """A run that came to the end of the last stage asked for.
 
     report: None before the report stage. findings: of the report, or of the stages before it.
+    models: what the audit tells of the source models.
     """
 
     folder: Path
@@ -68,6 +78,7 @@ class FinishedRun:
     report: Report | None
     files: tuple[Path, ...]
     findings: tuple[Finding, ...] = ()
+    models: tuple[ReportedModel, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -148,7 +159,7 @@ def stage_named(name: str) -> Stage:
 def check(plan: Plan, out: Path, store: Store, options: RunOptions) -> None:
     """Refuse what cannot work. Raises all that is wrong, RunFolderError for a run of another plan."""
     check_place(out, plan)
-    needs = frozenset({Need.BUILD, Need.VERIFY} if options.until in ("verify", "report") else {Need.BUILD})
+    needs = _NEEDS[options.until]
     problems = preflight(plan, out=out, needs=needs, package_check=lambda name: missing(name, store.root))
     raise_all(problems)
 
@@ -183,7 +194,8 @@ def _stages(context: RunContext, plan: Plan, options: RunOptions) -> FinishedRun
     context.observer.stage("audit")
     audited = audit(context, plan)
     if options.until == "audit":
-        return FinishedRun(path, (), None, (), audited.findings)
+        models = reported_models(plan, audited)
+        return FinishedRun(path, (), None, (), audited.findings, models)
     context.observer.stage("build")
     builds = make_builds(context, plan, audited)
     if options.until == "build":

@@ -15,6 +15,7 @@ from phoneproof.report.model import Accuracy, Report
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.run import FinishedRun
 from phoneproof.runs.wanted import WantedBuild
+from phoneproof.verify.verdicts import Reason
 from tests.report import reports
 
 
@@ -137,3 +138,12 @@ def test_what_settles_an_open_verdict_is_said_once_for_all_its_builds() -> None:
     lines = shown(replace(report, results=(report.results[0], *results)))
     (place,) = [n for n, line in enumerate(lines) if line.startswith("What would settle the undecided:")]
     assert lines[place + 1].startswith(f"  {reports.INT8}, {reports.DYNAMIC}: Let accuracy decide:")
+
+
+def test_what_to_try_against_a_loss_is_told_once_for_each_build() -> None:
+    report = reports.all_pass()
+    told = (Reason.of("loss_layers", metric="top1", drop=0.025),)
+    results = (report.results[0], replace(report.results[1], remedies=told), *report.results[2:])
+    lines = [line for line in shown(replace(report, results=(*results, results[1]))) if "points lost" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{reports.INT8}: 2.50 points lost: keep the most sensitive layers in float")
