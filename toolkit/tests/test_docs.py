@@ -69,7 +69,7 @@ def section(text: str, heading: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("script", ["command_reference.py", "recipe_reference.py"])
+@pytest.mark.parametrize("script", ["audit_reference.py", "command_reference.py", "recipe_reference.py"])
 def test_a_page_that_is_written_out_of_the_product_is_up_to_date(script: str) -> None:
     command = [sys.executable, str(ROOT / "scripts" / script), "--check"]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
