@@ -24,7 +24,6 @@ from phoneproof.report.edge import EdgeInput
 from phoneproof.report.foreign import visible
 from phoneproof.report.json_report import write_file
 from phoneproof.report.model import Latency, Report
-from phoneproof.report.settling import undecided
 
 HTML_FILE: Final = "index.html"
 MOST_CASES: Final = 500
@@ -57,7 +56,7 @@ def html_text(report: Report) -> str:
         filter_keys=filters.row_keys(report).of,
         several=reading.ambiguous(report),
         several_devices=len(reading.devices(report)) > 1,
-        undecided=undecided(report),
+        settled_by=listing.settled_by(report),
         most_cases=MOST_CASES,
     )
 

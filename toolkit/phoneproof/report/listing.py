@@ -1,11 +1,17 @@
 """How long lists of a report are arranged for a reader: what comes first, and how much of each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from phoneproof.findings import Finding, Severity
 from phoneproof.report.model import CaseResult, Diagnosis, Report, Result
 from phoneproof.report.reading import bad_cases
+from phoneproof.report.settling import undecided
 from phoneproof.verify.diagnosis import Leg, LegName
+
+MOST_NAMED: Final = 8
+"""Builds that are named by one instruction; beyond them they are counted."""
 
 Numbered = tuple[tuple[int, Finding], ...]
 """Findings with their places in the report, which are the numbers in square brackets."""
@@ -38,6 +44,15 @@ def numbered_findings(report: Report) -> tuple[Numbered, Numbered]:
     loud = [one for one in numbered if one[1].severity is not Severity.INFO or one[1].waived]
     loud.sort(key=lambda one: one[1].severity is not Severity.SEVERE)
     return tuple(loud), tuple(one for one in numbered if one not in loud)
+
+
+def settled_by(report: Report) -> Mapping[str, tuple[Result, ...]]:
+    """What would settle the results that are undecided: each instruction with the results that it is for."""
+    found: dict[str, list[Result]] = {}
+    for result, instructions in undecided(report):
+        for instruction in instructions:
+            found.setdefault(instruction, []).append(result)
+    return {instruction: tuple(results) for instruction, results in found.items()}
 
 
 def chain_legs(report: Report) -> tuple[tuple[LegName, ...], tuple[LegName, ...]]:

@@ -197,6 +197,13 @@ def fifty_builds() -> Report:
                 "accuracy_undecided",
                 {"drop": 0.0089, "lo": -0.001, "hi": 0.021, "limit": 0.01, "n": 890, "metric": "top-1"},
             ),
+            gates=(
+                reports.gate("parity"),
+                reports.gate(
+                    "accuracy", "inconclusive", "accuracy_undecided", drop=0.0089, lo=-0.001, hi=0.021,
+                    limit=0.01, n=890, metric="top-1", needed_samples=5_200,
+                ) if verdict == "inconclusive" else reports.gate("accuracy"),
+            ),
             accuracy=Accuracy(
                 "top-1", 890, 0.95 + number % 5 / 100, 0.9798, 0.0298 - number % 5 / 100, (-0.01, 0.04)
             ),

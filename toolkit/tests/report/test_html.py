@@ -11,6 +11,7 @@ from phoneproof.errors import StorageError
 from phoneproof.findings import Finding
 from phoneproof.report.charts import SIGNS
 from phoneproof.report.html import MOST_CASES, html_text
+from phoneproof.report.listing import MOST_NAMED
 from phoneproof.report.model import CaseResult, Report
 from phoneproof.report.render import render
 from phoneproof.verify.verdicts import Reason
@@ -391,3 +392,12 @@ def test_several_forms_of_one_network_are_named_once() -> None:
     html = html_text(replace(report, models=(model, replace(model, format="pytorch"))))
     assert f"<title>{model.name} - phoneproof report</title>" in html
     assert f"<h1><bdi>{model.name}</bdi></h1>" in html
+
+
+def test_what_would_settle_the_undecided_is_said_once_for_all_builds_that_it_is_for() -> None:
+    report = states.fifty_builds()
+    section = html_text(report).split('<h3 id="undecided">')[1].split("</section>")[0]
+    assert section.count("5,200 samples") == 1
+    undecided = sum(one.verdict == "inconclusive" for one in report.results)
+    assert f"and {undecided - MOST_NAMED} more" in section
+    assert 'id="undecided"' not in html_text(reports.all_pass())
