@@ -35,7 +35,7 @@ def photographs(count: int, seed: int = 0, side: int = SIDE) -> Pixels:
 
 
 def stored_pixels(
-    root: Path, pictures: Iterable[npt.NDArray[Any]], preprocess: Preprocess | None = None, kind: str = "png"
+    root: Path, pictures: Iterable[npt.NDArray[Any]], preprocess: Preprocess | None = None, kind: str = "bmp"
 ) -> SampleStore:
     """Pictures written to image files below `root` and stored."""
     folder = root / "pictures"

@@ -47,7 +47,7 @@ class TestDuplicates:
         finding = found(stored_pixels(tmp_path, pictures))["DATA-DUPLICATES"]
         assert finding.severity is Severity.WARNING
         assert (finding.facts["samples"], finding.facts["distinct"]) == (5, 95)
-        assert finding.facts["examples"] == tuple(f"{number:04}.png" for number in range(95, 100))
+        assert finding.facts["examples"] == tuple(f"{number:04}.bmp" for number in range(95, 100))
 
     def test_below_a_twentieth_nothing_is_said(self, tmp_path: Path) -> None:
         pictures = photographs(COUNT).copy()
@@ -104,7 +104,7 @@ class TestNearOverlap:
 
     def test_equal_pictures_are_left_to_the_other_finding(self, tmp_path: Path) -> None:
         calibration = stored_pixels(tmp_path / "c", photographs(COUNT))
-        evaluation = stored_pixels(tmp_path / "e", photographs(COUNT)[:40], kind="bmp")
+        evaluation = stored_pixels(tmp_path / "e", photographs(COUNT)[:40], kind="png")
         assert found(calibration, evaluation).keys() == {"DATA-OVERLAP"}
 
     def test_another_size_of_the_samples_is_not_compared(self, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class TestNoise:
     def test_a_tenth_of_the_set(self, tmp_path: Path) -> None:
         pictures = [*photographs(90), *(noise(32, 32, seed=seed) for seed in range(10))]
         finding = found(stored_pixels(tmp_path, pictures))["DATA-NOISE"]
-        assert finding.facts["examples"] == tuple(f"{number:04}.png" for number in range(90, 95))
+        assert finding.facts["examples"] == tuple(f"{number:04}.bmp" for number in range(90, 95))
 
     @pytest.mark.parametrize("kind", ["normal", "uniform"])
     def test_values(self, tmp_path: Path, kind: str) -> None:
@@ -136,8 +136,8 @@ class TestRange:
         finding = compared(tmp_path, mine, other)["DATA-RANGE"]
         assert finding.facts["channel"] == 4
 
-    @pytest.mark.parametrize("seed", range(4))
-    @pytest.mark.parametrize("count", [10, 30, 100])
+    @pytest.mark.parametrize("seed", range(2))
+    @pytest.mark.parametrize("count", [10, 30])
     def test_heavy_tails_in_small_sets(self, tmp_path: Path, count: int, seed: int) -> None:
         draw = np.random.default_rng(seed).lognormal(sigma=1.2, size=(count + 300, 30))
         findings = compared(tmp_path, draw[:count], draw[count:])
@@ -165,7 +165,7 @@ class TestStatistics:
         finding = compared(tmp_path, mine, other)["DATA-STATISTICS"]
         assert finding.facts["channel"] == 2
 
-    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.parametrize("seed", range(2))
     def test_small_sets_are_silent(self, tmp_path: Path, seed: int) -> None:
         draw = np.random.default_rng(seed).normal(size=(110, 30))
         assert compared(tmp_path, draw[:10], draw[10:]).keys() == {"DATA-CALIBRATION-FEW"}
