@@ -51,9 +51,9 @@ EDGE_FINDINGS: Final[Mapping[str, str]] = {
     "{inputs}[; {causes}]. Catch it in the app, or mend the operator that it names.",
     "EDGE-NONFINITE": "It gives NaN or an infinity on {count:count} edge inputs where the source model does "
     "not: {inputs}. Look for a sum or square that overflows its narrower type, and keep that layer in float.",
-    "EDGE-BEYOND-DATA": "On {count:count} edge inputs the source model's scores go beyond all on the "
-    "evaluation set, and the build answers with another class: {inputs}. If the app meets such inputs, put "
-    "some into the calibration and evaluation sets.",
+    "EDGE-BEYOND-DATA": "On {count:count} edge inputs the source model's scores go far beyond all on "
+    "the evaluation set, and the build answers with another class: {inputs}. If the app meets such inputs, "
+    "put some into the calibration and evaluation sets.",
     "EDGE-CONSTANT": "It gives the same numbers throughout, or the ends of its range, on {count:count} edge "
     "inputs where the source model does not: {inputs}. The ranges are too narrow there: put such samples "
     "into the calibration set.",

@@ -40,7 +40,7 @@ EDGE_REASONS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
 }
 
 EDGE_FINDINGS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
-    "EDGE-BEYOND-DATA": (_INPUTS, "On 2 edge inputs the source model's scores go beyond all"),
+    "EDGE-BEYOND-DATA": (_INPUTS, "On 2 edge inputs the source model's scores go far beyond all"),
     "EDGE-CONSTANT": (
         _INPUTS,
         "ends of its range, on 2 edge inputs where the source model does not: black, nan.",

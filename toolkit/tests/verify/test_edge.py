@@ -97,7 +97,8 @@ def test_a_flip_that_errors_do_not_explain_fails(reference: Any, error: float) -
         ((1.0, np.nan, 2.0), (1.0, np.nan, 2.0), ("pass", "edge_passed")),
         ((1.0, np.nan, 2.0), (0.0, 0.0, 0.0), ("pass", "edge_passed")),
         ((np.nan, 4.0, 2.0), (1.0, np.nan, 2.0), ("fail", "edge_nonfinite")),
-        # Four times the greatest output on the evaluation set: four times the error, and beyond it no failure.
+        ((3.0, 12.0, 9.0), (3.0, 9.0, 12.0), ("fail", "edge_flipped")),  # a little beyond the set's peak
+        # Four times the greatest output of the evaluation set: four times the error, and no flip fails.
         ((10.0, 40.0, 37.0), (10.0, 37.0, 40.0), ("pass", "edge_passed")),
         ((10.0, 40.0, 35.0), (10.0, 35.0, 40.0), ("pass", "edge_flipped_beyond")),
         ((10.0, 40.0, 35.0), (9.0, 9.0, 9.0), ("fail", "edge_constant")),
