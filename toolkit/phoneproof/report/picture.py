@@ -177,8 +177,17 @@ def _picture(
 def _groups(scene: _Scene, rows: Sequence[_Row]) -> Iterator[Group]:
     for title, members in groupby(rows, key=lambda row: row.group):
         own = list(members)
-        baseline = next((row for row in own if row.result is not None and row.result.baseline), None)
-        yield Group(title, tuple(_line(scene, row, baseline) for row in own))
+        baselines = [row for row in own if row.result is not None and row.result.baseline]
+        yield Group(title, tuple(_line(scene, row, _baseline_of(row, baselines)) for row in own))
+
+
+def _baseline_of(row: _Row, baselines: Sequence[_Row]) -> _Row | None:
+    """The baseline that a build is drawn beside: the one it was timed against, else that of its own source."""
+    named = row.result.comparison.baseline if row.result and row.result.comparison else None
+    form = row.build_id.split("/")[:2]
+    fits = [one for one in baselines if one.build_id == named]
+    fits += [one for one in baselines if one.build_id.split("/")[:2] == form]
+    return next(iter([*fits, *baselines]), None)
 
 
 def _line(scene: _Scene, row: _Row, baseline: _Row | None) -> Line:

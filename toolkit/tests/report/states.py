@@ -211,7 +211,10 @@ def fifty_builds() -> Report:
         )  # fmt: skip
         results.append(own)
     report = reports.report(
-        [build(build_id, 280_000 + number * 9_000) for number, build_id in enumerate(ids)],
+        [
+            build(build_id, 280_000 + number * 9_000, recipe=build_id.split("/")[2])
+            for number, build_id in enumerate(ids)
+        ],
         results,
         diagnosis=tuple(reports.chain(build_id, "none", "agrees", "agrees", "agrees") for build_id in ids),
         edge_inputs=edge_inputs(),

@@ -21,10 +21,11 @@ from phoneproof.report.charts import (
     dot_scale,
     histogram,
 )
-from phoneproof.report.model import Report
+from phoneproof.report.model import Report, Size
 from phoneproof.report.picture import MOST_ROWS, Cell, Line, Picture, pictures
 from phoneproof.report.reading import State, run_times_ms
 from tests.report import reports, states
+from tests.report.reports import FLOAT, INT8
 
 FREE = (float("-inf"), float("inf"))
 
@@ -182,6 +183,28 @@ def test_the_dashed_line_is_the_baseline_of_the_same_format() -> None:
     ]
     assert [len(place) for place in places] == [1, 1]
     assert places[0] != places[1]  # 1.122 and 1.15 MB
+
+
+def test_a_build_stands_beside_the_baseline_of_its_own_source() -> None:
+    report = states.two_platforms()
+    renamed = {FLOAT: "digits/pytorch/onnx-float32", INT8: "digits/pytorch/onnx-int8"}
+    other = tuple(
+        replace(
+            one,
+            configuration=replace(one.configuration, build_id=renamed[one.configuration.build_id]),
+            comparison=None,
+            size=Size(900_000, 900_000 if one.baseline else 230_000, 1.0),
+        )
+        for one in report.results[:2]
+    )
+    (picture,) = pictures(replace(report, builds=(), results=(*report.results, *other)))
+    places = {
+        line.label: found(str(line.size.drawing), "reference")[0].get("x1")
+        for line in lines(picture)
+        if "onnx-" in line.label
+    }
+    assert places["onnx/onnx-int8"] == places["onnx/onnx-float32"]
+    assert places["pytorch/onnx-int8"] == places["pytorch/onnx-float32"] != places["onnx/onnx-float32"]
 
 
 def test_the_recommended_builds_are_marked() -> None:
