@@ -4,7 +4,6 @@ A build is judged in the format that it really has: a file whose content is anot
 is refused, and so is one that is plainly truncated.
 """
 
-import json
 import os
 import struct
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from phoneproof.errors import BuildFileError, SourceModelError
+from phoneproof.recipes.mlpackage_folder import specification_file
 from phoneproof.recipes.onnx_header import read_header
 from phoneproof.recipes.table import Format
 
@@ -74,7 +74,7 @@ def read_build_header(path: Path) -> Format:
         raise BuildFileError(f"The build is {kind}.", where=str(path), next_step=expected)
     try:
         if named is Format.COREML:
-            _check_package(path)
+            specification_file(path, BuildFileError)
         else:
             _check_file(path, named)
     except OSError as error:
@@ -138,19 +138,6 @@ def _check_extent(path: Path, start: bytes, size: int) -> None:
     program, segments, length = struct.unpack_from("<QQQ", start, 16)
     if max(program, segments + length if header >= 32 else segments) > size:
         _refuse(path, "truncated", _COPY_AGAIN)
-
-
-def _check_package(path: Path) -> None:
-    manifest = path / "Manifest.json"
-    if not manifest.is_file():
-        _refuse(path, "no whole .mlpackage: Manifest.json is missing", _COPY_AGAIN)
-    try:
-        content = json.loads(manifest.read_bytes())
-        model = path / "Data" / str(content["itemInfoEntries"][content["rootModelIdentifier"]]["path"])
-    except (ValueError, KeyError, TypeError):
-        _refuse(path, "no whole .mlpackage: Manifest.json does not name a model", _COPY_AGAIN)
-    if not model.resolve().is_relative_to(path.resolve()) or not model.is_file():
-        _refuse(path, "no whole .mlpackage: the model specification is missing", _COPY_AGAIN)
 
 
 def _refuse(path: Path, what: str, next_step: str) -> NoReturn:

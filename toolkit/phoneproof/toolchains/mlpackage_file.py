@@ -4,7 +4,6 @@ Only coremltools' protobuf classes are used (without TensorFlow, see runtimes/mi
 and no weights are read: their types and shapes stand in the program.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,23 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from phoneproof.builds.manifest import WideTensor
-from phoneproof.errors import BuildFileError, said
+from phoneproof.errors import BuildFileError
+from phoneproof.recipes.mlpackage_folder import COPY_AGAIN
 from phoneproof.recipes.table import Precision
 from phoneproof.runtimes.mil.types import PROTO_DTYPES, SUB_BYTE_BITS
 from phoneproof.toolchains.mil_flow import MilFlow, MilOperator, MilValue
 from phoneproof.toolchains.result import widest
 
-_AGAIN: Final = "Copy or convert the package again; it is a folder, and all of it is needed."
 _DEPLOYMENT_TARGETS: Final[Mapping[int, str]] = {6: "iOS15", 7: "iOS16", 8: "iOS17", 9: "iOS18", 10: "iOS26"}
 """Least system for each version of the specification (coremltools 9, coremltools/__init__.py)."""
 
-_FEATURE_DTYPES: Final[Mapping[str, str]] = {
-    "FLOAT32": "float32",
-    "DOUBLE": "float64",
-    "INT32": "int32",
-    "FLOAT16": "float16",
-    "INT8": "int8",
-}
 _BITS: Final[Mapping[str, int]] = {
     "bool": 8, "fp16": 16, "fp32": 32, "fp64": 64, "int8": 8, "int16": 16, "int32": 32, "int64": 64,
     "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64, **SUB_BYTE_BITS,
@@ -82,48 +74,10 @@ def read_mlpackage(path: Path) -> MlpackageFile:
 
     BuildFileError if it is damaged or holds something else than an ML program of tensors with one function.
     """
-    specification = specification_file(path)
-    from phoneproof.runtimes.mil.vendor import ModelSpec
+    from phoneproof.runtimes.mil.specification import read_specification
 
-    spec = ModelSpec()
-    try:
-        spec.ParseFromString(specification.read_bytes())
-    except Exception as error:  # protobuf's DecodeError has no stable place across its implementations
-        raise BuildFileError(
-            f"The model specification cannot be decoded: {said(error)}.",
-            where=str(specification),
-            next_step=_AGAIN,
-        ) from error
-    kind = spec.WhichOneof("Type")
-    if kind != "mlProgram":
-        raise BuildFileError(
-            f"The package holds a {kind or 'model of no kind'}, not an ML program.",
-            where=str(path),
-            next_step="Convert it with convert_to='mlprogram' (iOS 15 and later).",
-        )
+    _, spec = read_specification(path, BuildFileError, BuildFileError)
     return _read(path, spec)
-
-
-def specification_file(package: Path) -> Path:
-    """The file of the package's model specification. BuildFileError if the folder is no whole package."""
-    manifest = package / "Manifest.json"
-    try:
-        content = json.loads(manifest.read_bytes())
-        relative = str(content["itemInfoEntries"][content["rootModelIdentifier"]]["path"])
-    except OSError as error:
-        raise BuildFileError(
-            "The folder is no .mlpackage: Manifest.json cannot be read.", where=str(package), next_step=_AGAIN
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise BuildFileError(
-            "Manifest.json does not name a model.", where=str(manifest), next_step=_AGAIN
-        ) from error
-    path = package / "Data" / relative
-    if not path.resolve().is_relative_to(package.resolve()) or not path.is_file():
-        raise BuildFileError(
-            f"The model specification {relative[:200]!r} is missing.", where=str(package), next_step=_AGAIN
-        )
-    return path
 
 
 def operator_counts(file: MlpackageFile) -> dict[str, int]:
@@ -174,7 +128,7 @@ def _read(path: Path, spec: Any) -> MlpackageFile:
         raise BuildFileError(
             f"The ML program has no block for its own opset {function.opset!r}.",
             where=str(path),
-            next_step=_AGAIN,
+            next_step=COPY_AGAIN,
         )
     flow = MilFlow.of(block, PROTO_DTYPES)
     return MlpackageFile(
@@ -189,27 +143,14 @@ def _read(path: Path, spec: Any) -> MlpackageFile:
 
 
 def _feature(proto: Any, role: str, path: Path, value: MilValue | None) -> MlFeature:
-    kind = proto.type.WhichOneof("Type")
-    if kind != "multiArrayType":
-        raise BuildFileError(
-            f"The {role} {proto.name!r} is of {kind}, not a multi-array.",
-            where=str(path),
-            next_step=f"Convert with a TensorType for this {role}, and without a ClassifierConfig.",
-        )
-    from phoneproof.runtimes.mil.vendor import ArrayFeatureType
+    from phoneproof.runtimes.mil.specification import feature_dtype
 
+    dtype = feature_dtype(proto, role, path, BuildFileError)
     array = proto.type.multiArrayType
-    name = ArrayFeatureType.ArrayDataType.Name(array.dataType)
-    if name not in _FEATURE_DTYPES:
-        raise BuildFileError(
-            f"The {role} {proto.name!r} has the data type {name}, which no build has.",
-            where=str(path),
-            next_step="Convert again with float32, float16 or int32.",
-        )
     shape: tuple[int, ...] | None = tuple(int(length) for length in array.shape)
     if role == "output" and value is not None:  # coremltools describes an ML program's outputs without shapes
         shape = None if None in value.shape else tuple(length or 0 for length in value.shape)
-    return MlFeature(proto.name, _FEATURE_DTYPES[name], shape, _flexible(array))
+    return MlFeature(proto.name, dtype, shape, _flexible(array))
 
 
 def _flexible(array: Any) -> tuple[int, ...]:
