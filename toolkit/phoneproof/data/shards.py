@@ -1,4 +1,4 @@
-"""Shards of samples on disk, and what a harness reads of them by job.json alone."""
+"""Shards of samples on disk."""
 
 import hashlib
 from bisect import bisect_right
@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from phoneproof.data.preprocessing import Layout
-from phoneproof.data.values import as_input
 from phoneproof.errors import DataError, StorageError, said
-from phoneproof.protocol.job import RawInput, Shard, TableInput
-from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.protocol.job import Shard
 
 Array = npt.NDArray[Any]
 
@@ -65,45 +62,9 @@ class ShardReader:
         return self._mapped[k]
 
 
-class JobInputReader:
-    """The samples of one input as job.json describes it, for a harness that knows nothing else.
-
-    folder: where the file names of the job begin. The names are inner paths; `read_job` has checked them.
-    """
-
-    def __init__(self, job_input: RawInput | TableInput, folder: Path) -> None:
-        self._input = job_input
-        self._tensor = TensorSpec(job_input.name, job_input.dtype, job_input.shape)
-        paths = [folder / shard.file.name for shard in job_input.shards]
-        self._table: Array | None = None
-        self._layout: Layout | None = None
-        if isinstance(job_input, TableInput):
-            channels = job_input.pixels_shape[2]
-            self._table = read_table(folder / job_input.table.name, job_input.dtype, channels)
-            self._layout = Layout(job_input.layout)
-            self._shards = ShardReader(paths, job_input.shards, "uint8", job_input.pixels_shape)
-        else:
-            self._shards = ShardReader(paths, job_input.shards, job_input.dtype, self._tensor.sample_shape)
-
-    def read(self, first: int, count: int = 1) -> Array:
-        """[count, *sample shape] of the input's dtype. DataError and StorageError as ShardReader."""
-        return as_input(self._shards.rows(first, count), self._tensor, self._table, self._layout)
-
-
 def table_bytes(table: Array) -> bytes:
     """The file of a table [channels, 256]: its elements in C order, little-endian."""
     return np.ascontiguousarray(table, table.dtype.newbyteorder("<")).tobytes()
-
-
-def read_table(path: Path, dtype: str, channels: int) -> Array:
-    """[channels, 256] out of a file of `table_bytes`. StorageError for a missing file or another size."""
-    try:
-        table = np.fromfile(path, np.dtype(dtype).newbyteorder("<"))
-    except OSError as error:
-        raise StorageError(f"The table cannot be read: {error.strerror}.", where=str(path)) from error
-    if table.size != channels * 256 or path.stat().st_size != table.nbytes:
-        raise StorageError(f"It is no table of {channels} channels by 256 elements.", where=str(path))
-    return table.reshape(channels, 256).astype(dtype)
 
 
 def check_shard(path: Path, shard: Shard, sample_bytes: int, verify: bool) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tracemalloc
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ from phoneproof.data.pixels import pixels
 from phoneproof.data.preprocessing import ColourOrder, Layout
 from phoneproof.data.set_specs import ImageFolder, NpzArchive, set_from_dict
 from phoneproof.data.sets import open_set
-from phoneproof.data.shards import JobInputReader, table_bytes
+from phoneproof.data.shards import table_bytes
 from phoneproof.data.store import SAMPLES_FILE, SampleStore
 from phoneproof.data.store_writer import materialize
 from phoneproof.data.values import value_table
 from phoneproof.errors import BusyError, DataError, StorageError
 from phoneproof.protocol import codec
-from phoneproof.protocol.job import FileRef, RawInput, TableInput
+from phoneproof.protocol.job import FileRef, RawInput, SampleSet, TableInput, stored_path
+from phoneproof.protocol.sample_files import SampleReader
 from phoneproof.protocol.tensors import TensorSpec
 from tests.data.builders import as_is, image_folder, noise, stored_folder, stretch, target, tensor
 
@@ -227,13 +229,12 @@ class TestJobInput:
     def test_pixels_with_a_table(self, tmp_path: Path, spec: TensorSpec, layout: Layout) -> None:
         preprocess = stretch(4, 4, mean=(1, 20, 90))
         store = stored_folder(tmp_path, image_folder(tmp_path / "set", {"a": 5}), preprocess)
-        pushed = tmp_path / "phone"
-        shutil.copytree(store.path, pushed / "shards")
         data = table_bytes(value_table(preprocess, spec))
-        (pushed / "table.bin").write_bytes(data)
-        made = store.job_input(spec, layout, FileRef("table.bin", "0" * 64, len(data)), folder="shards/")
+        (store.path / "table.bin").write_bytes(data)
+        made = store.job_input(spec, layout, FileRef("table.bin", sha256(data).hexdigest(), len(data)))
         read_back = codec.from_dict(TableInput, json.loads(json.dumps(codec.to_dict(made))))
-        found = JobInputReader(read_back, pushed).read(1, 3)
+        reader = self.pushed(store.path, tmp_path / "phone", read_back, 5)
+        found = np.concatenate([reader.read(n)["image"] for n in (1, 2, 3)])
         assert np.array_equal(found, store.read_inputs(1, 3, [spec], preprocess, layout)["image"])
 
     def test_raw_values(self, tmp_path: Path) -> None:
@@ -241,7 +242,20 @@ class TestJobInput:
         store = npz_store(tmp_path, {"image": values}, tensor((1, 3)), shard_bytes=24)
         made = store.job_input(tensor((1, 3)))
         assert isinstance(made, RawInput)
-        assert np.array_equal(JobInputReader(made, store.path).read(1, 2), values[1:3])
+        reader = self.pushed(store.path, tmp_path / "phone", made, 4)
+        for number, row in enumerate(values):
+            assert np.array_equal(reader.read(number)["image"], row[None])
+
+    @staticmethod
+    def pushed(store: Path, phone: Path, one: RawInput | TableInput, count: int) -> SampleReader:
+        """The input's files where a device has them, and their reader."""
+        for ref in [shard.file for shard in one.shards] + (
+            [one.table] if isinstance(one, TableInput) else []
+        ):
+            place = phone / stored_path(ref)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(store / ref.name, place)
+        return SampleReader(SampleSet("s", count, (one,)), phone)
 
     def test_a_device_never_converts(self, tmp_path: Path) -> None:
         store = npz_store(tmp_path, {"image": np.zeros((4, 3), np.float32)}, tensor((1, 3)))
