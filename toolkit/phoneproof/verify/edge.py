@@ -23,8 +23,8 @@ ERRORS_APART: Final = 2
 """A flip takes this many errors: one that lowers the reference's first class and one that raises another."""
 
 BEYOND: Final = 1.25
-"""Times the peak of the evaluation set. One more sample of the same kind may pass the peak a little, so a little
-more is not beyond; probabilities come here only if the source model is sure of no sample of the set."""
+"""Times the peak of the evaluation set. One more sample of the same kind may pass the peak a little, so that
+is not beyond; probabilities come here only if the source model is sure of no sample of the set."""
 
 _ENDED: Final[Mapping[Outcome, str]] = {
     "crashed": "edge_crashed",

@@ -13,6 +13,7 @@ from phoneproof.jobs.planning import (
     Placement,
     PlannedJob,
     RunnableBuild,
+    plan_edge_job,
     plan_job,
 )
 from phoneproof.protocol.job import (
@@ -43,12 +44,19 @@ def samples(name: str, count: int) -> SampleSet:
 
 
 def build(
-    name: str, runtime: str = "onnxruntime", baseline: str | None = None, exact: bool = False, count: int = 5
+    name: str,
+    runtime: str = "onnxruntime",
+    baseline: str | None = None,
+    exact: bool = False,
+    count: int = 5,
+    edge: int = 0,
 ) -> RunnableBuild:
+    """edge: number of sets of edge inputs."""
     model = ModelFiles("model.onnx", (ref(f"{name}/model.onnx".replace("/", "-"), 9),))
     model = replace(model, entry=model.files[0].name)
     options = {"x64quantprecision": "1"} if exact else {}
-    return RunnableBuild(name, runtime, model, samples(f"s{count}", count), baseline, options)
+    sets = {f"edge{n}": samples(f"e{n}", n + 1) for n in range(edge)}
+    return RunnableBuild(name, runtime, model, samples(f"s{count}", count), baseline, options, sets)
 
 
 @st.composite
@@ -56,7 +64,11 @@ def some_builds(draw: st.DrawFn) -> list[RunnableBuild]:
     """Float builds, and builds compared with one of them, with one that is missing or with none."""
     runtimes = st.sampled_from(["onnxruntime", "litert"])
     counts = st.integers(1, 3)
-    floats = [build(f"m/f{i}", draw(runtimes), count=draw(counts)) for i in range(draw(st.integers(0, 3)))]
+    edges = st.integers(0, 2)
+    floats = [
+        build(f"m/f{i}", draw(runtimes), count=draw(counts), edge=draw(edges))
+        for i in range(draw(st.integers(0, 3)))
+    ]
     names = [one.build_id for one in floats]
     others = [
         build(
@@ -65,6 +77,7 @@ def some_builds(draw: st.DrawFn) -> list[RunnableBuild]:
             draw(st.sampled_from([*names, "m/missing"])),
             draw(st.booleans()),
             draw(counts),
+            draw(edges),
         )
         for i in range(draw(st.integers(0, 4)))
     ]
@@ -106,7 +119,10 @@ def test_a_planned_job_is_sound(
     kinds = [one.kind for one in job.cases]
     assert "infer" not in kinds[kinds.index("benchmark") :] if "benchmark" in kinds else not timed
     infers = [one for one in job.cases if isinstance(one, InferCase)]
-    assert len(infers) == len(builds) * len(places)
+    sets = sum(len(one.edge) for one in builds)
+    assert len(infers) == (len(builds) + sets) * len(places)
+    more = sets * len(places) * Limits().bad_samples_per_case
+    assert job.limits == replace(Limits(), max_attempts=Limits().max_attempts + more)
 
 
 @given(plans())
@@ -119,7 +135,7 @@ def test_each_build_is_run_whole_at_each_place(
         for place in places:
             own = planned.cases_of(build_.build_id, place)
             seen += len(own)
-            (infer,) = [one for one in own if one.kind == "infer"]
+            (infer,) = [one for one in own if one.kind == "infer" and one.edge is None]
             found = planned.job.case(infer.case_id)
             assert isinstance(found, InferCase)
             assert (found.first, found.count, found.samples) == (
@@ -137,6 +153,35 @@ def test_each_build_is_run_whole_at_each_place(
             )
             assert sum(one.kind == "benchmark" for one in own) == timed
     assert seen == len(planned.cases)
+
+
+@given(plans())
+def test_edge_inputs_are_run_whole_where_the_evaluation_set_was(
+    case: tuple[list[RunnableBuild], list[Placement], bool, dict[str, bool], PlannedJob],
+) -> None:
+    """After it, in the same configuration, so that what crashes on one has given its other outputs."""
+    builds, places, _, _, planned = case
+    position = {one.case_id: number for number, one in enumerate(planned.cases)}
+    for build_ in builds:
+        for place in places:
+            own = planned.cases_of(build_.build_id, place)
+            (usual,) = [one for one in own if one.kind == "infer" and one.edge is None]
+            edge = [one for one in own if one.edge is not None]
+            assert [one.edge for one in edge] == list(build_.edge)
+            for one in edge:
+                found, beside = planned.job.case(one.case_id), planned.job.case(usual.case_id)
+                assert isinstance(found, InferCase)
+                assert isinstance(beside, InferCase)
+                assert (one.use, found.configuration) == ("edge", beside.configuration)
+                assert position[one.case_id] > position[usual.case_id]
+                wanted = build_.edge[one.edge or ""]
+                assert (found.samples, found.first, found.count) == (wanted.samples_id, 0, wanted.count)
+
+
+def test_a_job_of_edge_inputs_alone_runs_nothing_else() -> None:
+    planned = plan_edge_job(build("m/source", "source", edge=2), HERE, Limits())
+    check_job(planned.job)
+    assert [one.case_id for one in planned.cases] == ["c000.load", "c000.edge-edge0", "c000.edge-edge1"]
 
 
 @given(plans())

@@ -91,6 +91,24 @@ NEAR_MISSES = [
     ("build_timeout_s = 600", 'build_timeout_s = "600"', "limits.build_timeout_s", "600 without quotes"),
 ]
 
+EDGE = "[benchmark]"
+OF_EDGE = [
+    # lines of the section, key that is blamed, words of the suggestion
+    ('skip = ["blak"]', "edge.skip #1", "'black'"),
+    ('skip = ["black", "black"]', "edge.skip", "Remove one"),
+    ('skips = ["black"]', "edge.skips", "'skip'"),
+    ('kind = "images"', "edge.kind", "'image'"),
+    ('kind = "values"', "edge.kind", "Remove kind"),
+    ('run = "no"', "edge.run", "true or false"),
+    ('audio_input = "x"', "edge.audio_input", "kind = 'audio'"),
+    ("vocabulary = 0", "edge.vocabulary", "of at least 1"),
+    ('kind = "image"\nvocabulary = 9', "edge.vocabulary", "kind = 'tokens'"),
+    ('own = { kind = "folder", path = "hard" }', "edge.own.kind", "'image_folder'"),
+    ('own = { kind = "image_folder", pth = "hard" }', "edge.own.pth", "'path'"),
+    ('own = { kind = "npz", path = "hard.npz" }', "edge.own", "Give images"),
+]
+EDGE_NEAR_MISSES = [(EDGE, f"[edge]\n{lines}\n\n{EDGE}", key, words) for lines, key, words in OF_EDGE]
+
 RECIPE = 'recipe = "onnx-int8"\nmethod = "percentile"\npercentile = 99.9'
 MODEL = 'format = "onnx"\nshapes = { image = [1, 3, 32, 32] }'
 INPUTS = 'inputs = [{ name = "image", shape = [1, 3, 32, 32] }]'
@@ -213,7 +231,7 @@ IN_A_SECTION = [
         "Raise the target",
     ),
 ]
-NEAR_MISSES += IN_A_SECTION
+NEAR_MISSES += [*IN_A_SECTION, *EDGE_NEAR_MISSES]
 
 
 @pytest.mark.parametrize(
