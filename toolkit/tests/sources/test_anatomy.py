@@ -11,8 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from phoneproof.builds.source_facts import Anatomy, OperatorUse
+from phoneproof.builds.source_facts import Anatomy, OperatorUse, SourceFacts
+from phoneproof.demo.digits_net import network
 from phoneproof.protocol.work import Progress
+from phoneproof.runs.advising import nature_of
+from phoneproof.runs.model_audit import model_findings, predicted_support
 from phoneproof.sources.anatomy_onnx import anatomy_onnx
 from phoneproof.sources.anatomy_torch import anatomy_torch
 from phoneproof.sources.inspect_onnx import inspect_onnx
@@ -80,6 +83,21 @@ def test_a_convolutional_network_of_pytorch() -> None:
     assert found.weights == {"convolution": 3 * 16 * 9 + 16 + 16 * 9, "linear": 85, "normalisation": 8 * 16}
     assert found.multiplications == 27 * 16 * 256 + 9 * 16 * 64 + 16 * 5
     assert found.vocabularies == ()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_networks_for_phones_are_no_poor_candidates() -> None:
+    from torchvision.models import mobilenet_v2
+
+    for module, side, channels, million in ((mobilenet_v2(), 224, 3, 300.8), (network(), 32, 1, 9.5)):
+        found = of_module(module, torch.rand(1, channels, side, side))
+        assert found.multiplications / 1e6 == pytest.approx(million, abs=0.1)
+        facts = SourceFacts("0" * 64, 1, (), (), (), {}, 0, anatomy=found)
+        assert model_findings("m/pytorch", facts) == ()
+        assert nature_of(facts).nature == "convolutional"
+        assert [one.doubtful for one in predicted_support(facts)] == [()] * 6
+        assert [one.unlisted for one in predicted_support(facts)] == [{}] * 6
 
 
 def test_a_network_of_tokens_whose_positions_are_constant() -> None:
@@ -210,6 +228,17 @@ def test_types_without_a_word_are_counted_by_themselves() -> None:
     found = anatomy_onnx(onnx_graph(build, x, [1, 4, 8, 8]))
     assert found.unnamed == {"Hardmax": 1}
     assert counted(found) == {"relu": 1}
+
+
+def test_every_model_that_onnx_brings_along_can_be_taken_apart() -> None:
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    paths = sorted(folder.glob("pytorch-*/*/model.onnx"))
+    assert len(paths) > 50
+    for path in paths:
+        model = onnx.load_model(str(path))
+        found = anatomy_onnx(model)
+        assert found.unnamed == {}, path
+        assert sum(use.count for use in found.uses) <= len(model.graph.node), path
 
 
 def test_open_axes_are_told_as_the_file_has_them(tmp_path: Path) -> None:
