@@ -50,7 +50,8 @@ class Repeat:
     """How it ended one time.
 
     case_id, outcome, bad: of the first case that ended badly, which may be a load before the case asked for.
-    bad_samples: by the run's numbers. log: the harness' last log; log_tail: what it said at its end.
+    bad_samples: by the run's numbers. log: the harness' in the attempt that is to blame, else its last;
+    log_tail: what it said at the end of that attempt.
     """
 
     folder: Path
@@ -173,8 +174,10 @@ def _repeat(device: Device, one: JobOfOne, stop: ThreadEvent) -> Repeat:
     ends = case_ends(one.job, results.events)
     last = ends[one.job.cases[-1].case_id]
     shown = next((end for end in ends.values() if end.outcome not in ("passed", "not_run")), last)
-    words = [event for event in results.events if isinstance(event, AttemptEnded) and event.log_tail]
-    logs = sorted((results.folder / "logs").glob("*.txt"))
+    # After a crash at a sample another attempt carries the case to its end: its log tells of nothing.
+    attempt = None if shown.bad is None else shown.bad.attempt
+    words = [e for e in results.events if isinstance(e, AttemptEnded) and e.stamp.attempt == attempt]
+    logs = sorted((results.folder / "logs").glob("*.txt" if attempt is None else f"{attempt:04d}.txt"))
     started = next((event for event in results.events if isinstance(event, JobStarted)), None)
     return Repeat(
         folder=results.folder,
