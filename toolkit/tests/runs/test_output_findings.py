@@ -9,14 +9,17 @@ import pytest
 
 from phoneproof.data.values import quantize
 from phoneproof.devices.host import HostDevice
+from phoneproof.findings import Finding
 from phoneproof.protocol.attempts import case_ends
 from phoneproof.protocol.job import SampleSet
+from phoneproof.runs.output_findings import output_findings
 from phoneproof.sources.onnx_model import load_onnx
 from phoneproof.verify.output_health import OutputFault
 from phoneproof.verify.outputs import KeptOutputs, compared_outputs
 from tests.models.detection_networks import joined_head, split_head
 from tests.models.jobs import JobFiles, configuration, infer, job_of, load, run_to_end
 from tests.models.onnx_networks import images, saved
+from tests.runs.test_results import INT8, measurement
 from tests.toolchains.built import built, ranges_file, request_for
 
 IMAGE = (1, 3, 16, 16)
@@ -83,3 +86,11 @@ SOUND: Mapping[str, tuple[Any, str, dict[str, Any]]] = {
 def test_a_head_that_keeps_its_scores_is_sound(tmp_path: Path, name: str) -> None:
     network, recipe, options = SOUND[name]
     assert faults_of(tmp_path, network(), recipe, **options) == {}
+
+
+def test_a_fault_becomes_a_finding_on_its_build() -> None:
+    fault = OutputFault("OUTPUT-UNCHANGING", {"change": 0.5, "samples": 20, "low": 0.0, "high": 1.0})
+    measured = measurement(faults=(("scores", fault), ("boxes", fault)))
+    assert list(output_findings(measured)) == [
+        Finding.of("OUTPUT-UNCHANGING", INT8, output=name, **fault.facts) for name in ("scores", "boxes")
+    ]
