@@ -15,7 +15,8 @@ not_finite: NaN or an infinity."""
 class EdgeInput:
     """One edge input of one model.
 
-    name: its id, such as `checkerboard`; of one of the plan's own, its name in its set or its number.
+    name: its id, such as `checkerboard`, with `@` and the input that is odd where a model has several; of one
+    of the plan's own, `own/` and its name in its set, or its number where names may not leave.
     thumbnail: a small PNG in base64; None where there is nothing to look at, and for samples that may not
     leave. width, height: of the thumbnail in pixels.
     """

@@ -103,6 +103,7 @@ def _result(result: report.Result, by: Disclosure) -> report.Result:
         cases=tuple(
             case if case.error is None else replace(case, error=by.text(case.error)) for case in result.cases
         ),
+        edge_results=tuple(replace(one, reason=_reason(one.reason, by)) for one in result.edge_results),
         gates=tuple(GateResult(gate.id, gate.verdict, _reason(gate.reason, by)) for gate in result.gates),
         reason=_reason(result.reason, by),
     )

@@ -1,6 +1,6 @@
 """How one build took its edge inputs: out of events and output files, judged beside the reference."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,14 +29,14 @@ class EdgeYardstick:
     peak: Mapping[str, float]
     scored: str | None
 
-    def reference_taken(self, edge_set: EdgeSet) -> dict[str, Taken]:
-        """What the source model made of a set of its own, by name; {} where it was not run."""
-        if self.reference.error is not None:
-            return {}
-        file = self.reference.outputs.get(edge_set.label)
-        kept = None if file is None else KeptOutputs(file, self.outputs)
-        found = taken(kept, self.reference.bad.get(edge_set.label, {}), len(edge_set.samples))
-        return {one.name: end for one, end in zip(edge_set.samples, found, strict=True)}
+    def reference_taken(self, label: str) -> Iterator[tuple[str, Taken]]:
+        """What the source model made of its own set of that label, by name; nothing where it was not run."""
+        for own in self.edges.source:
+            if own.label == label and self.reference.error is None:
+                file = self.reference.outputs.get(label)
+                kept = None if file is None else KeptOutputs(file, self.outputs)
+                found = taken(kept, self.reference.bad.get(label, {}), len(own.samples))
+                yield from zip((one.name for one in own.samples), found, strict=True)
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,6 @@ def measure_edges(
         return NO_EDGES
     tensors = source_named(manifest.outputs, manifest.source_names)
     outputs = judged_outputs(yardstick.outputs, tensors, parity, yardstick.peak, yardstick.scored)
-    reference = {
-        name: end for one in yardstick.edges.source for name, end in yardstick.reference_taken(one).items()
-    }
     sets = {
         one.label: one
         for one in yardstick.edges.as_taken(source_named(manifest.inputs, manifest.source_names))
@@ -93,7 +90,7 @@ def measure_edges(
     found: list[MeasuredEdge] = []
     for case in run.planned.cases_of(build.wanted.build_id, placement):
         if case.edge is not None:
-            found += _of_case(run, case.case_id, sets[case.edge], tensors, reference, outputs)
+            found += _of_case(run, case.case_id, sets[case.edge], tensors, yardstick, outputs)
     not_held = tuple(name for one in sets.values() for name in one.not_held)
     return MeasuredEdges(tuple(found), not_held)
 
@@ -103,22 +100,30 @@ def _of_case(
     case_id: str,
     edge_set: EdgeSet,
     tensors: tuple[TensorSpec, ...],
-    reference: Mapping[str, Taken],
+    yardstick: EdgeYardstick,
     outputs: tuple[JudgedOutput, ...],
 ) -> list[MeasuredEdge]:
     path = None if run.results is None else run.results.outputs.get(case_id)
     bad = bad_ends(run.ends[case_id], len(edge_set.samples))
+    kept = None if path is None else KeptOutputs(path, tensors)
     try:
-        ends = taken(None if path is None else KeptOutputs(path, tensors), bad, len(edge_set.samples))
+        return _judged(case_id, edge_set, taken(kept, bad, len(edge_set.samples)), yardstick, outputs)
     except ProtocolError:  # outputs of another form than the build declares, which its parity tells
-        ends, outputs = taken(None, bad, len(edge_set.samples)), ()
-    return [
-        MeasuredEdge(
-            listed.name,
-            case_id,
-            sample,
-            end.outcome,
-            judge_edge(listed.range, reference.get(listed.name), end, outputs),
-        )
-        for sample, (listed, end) in enumerate(zip(edge_set.samples, ends, strict=True))
-    ]
+        return _judged(case_id, edge_set, taken(None, bad, len(edge_set.samples)), yardstick, ())
+
+
+def _judged(
+    case_id: str,
+    edge_set: EdgeSet,
+    ends: Iterator[Taken],
+    yardstick: EdgeYardstick,
+    outputs: tuple[JudgedOutput, ...],
+) -> list[MeasuredEdge]:
+    """Both sides are read side by side: a build's set is the source model's without what it does not hold."""
+    reference = yardstick.reference_taken(edge_set.label)
+    found = []
+    for sample, (listed, end) in enumerate(zip(edge_set.samples, ends, strict=True)):
+        expected = next((one for name, one in reference if name == listed.name), None)
+        judgement = judge_edge(listed.range, expected, end, outputs)
+        found.append(MeasuredEdge(listed.name, case_id, sample, end.outcome, judgement))
+    return found

@@ -1,6 +1,6 @@
 """Outputs for edge inputs as the judge takes them, and by how much a build errs on the evaluation set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -56,17 +56,22 @@ def judged_outputs(
     return tuple(found)
 
 
-def taken(kept: KeptOutputs | None, bad: Mapping[int, BadEnd], count: int) -> tuple[Taken, ...]:
-    """What one side made of each of the `count` samples of a set.
+def taken(kept: KeptOutputs | None, bad: Mapping[int, BadEnd], count: int) -> Iterator[Taken]:
+    """What one side made of each of the `count` samples of a set, in order and one in memory at a time.
 
     kept: None where the case ended before its outputs were written. ProtocolError for outputs of another form
     than the side declares.
     """
-    outputs = {} if kept is None else dict(kept.samples())
-    ends = [(bad.get(sample), outputs.get(sample)) for sample in range(count)]
-    return tuple(
-        Taken("passed", None, out) if end is None else Taken(end.outcome, end, None) for end, out in ends
-    )
+    records = iter(() if kept is None else kept.samples())
+    number, outputs = next(records, (count, ()))
+    for sample in range(count):
+        while number < sample:
+            number, outputs = next(records, (count, ()))
+        end = bad.get(sample)
+        if end is not None:
+            yield Taken(end.outcome, end, None)
+        else:
+            yield Taken("passed", None, outputs if number == sample else None)
 
 
 def bad_ends(end: CaseEnd, count: int) -> dict[int, BadEnd]:

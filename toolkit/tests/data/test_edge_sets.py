@@ -183,13 +183,13 @@ def test_ids_and_their_mask(tmp_path: Path) -> None:
         assert found["longest"].tolist() == [7, 9, 7]
         assert found["out_of_vocabulary@ids"].tolist() == [42, 9, 0]
         assert masks["out_of_vocabulary@ids"].tolist() == [1, 1, 0]
-    assert {one.name for one in stored.samples if one.guess} == {"out_of_vocabulary@ids"}
+        assert {one.name for one in stored.samples if one.guess} == {"out_of_vocabulary@ids"}
 
 
 def test_sound_beside_a_state(tmp_path: Path) -> None:
     sound = np.sin(np.arange(200, dtype=np.float32)).reshape(2, 100)
     store, specs = arrays(tmp_path, sound=sound, state=np.zeros((2, 4), np.float32))
-    asked = {"kind": "audio", "audio_input": "sound", "skip": ["huge"]}
+    asked: dict[str, Any] = {"kind": "audio", "audio_input": "sound", "skip": ["huge"]}
     found = rows(sets_of(edge(tmp_path / "edge", store, specs, None, **asked))["values"], "sound")
     assert {"silence@sound", "clipping@sound", "nan@sound", "nan@state"} <= set(found)
     assert "silence@state" not in found
