@@ -22,8 +22,8 @@ AUDIT_REASONS: Final[Mapping[str, str]] = {
     "one needs none. With 100 to 500 samples like those of the app, try a static one.",
     "advice_older_iphones": "For iPhones before A17 Pro, whose Neural Engines have no int8 arithmetic: the "
     "same size, activations in float16.",
-    "advice_float16": "For GPUs, which compute in float16. Not for CPUs: they widen the weights again, and "
-    "nothing gets faster.",
+    "advice_float16": "For GPUs, and on iPhones the Neural Engine, which compute in float16. Not for CPUs: "
+    "they widen the weights again, and nothing gets faster.",
     "loss_small": "{drop:drop} lost: try another calibration method (entropy before percentile) and "
     "per_channel = true before anything else.",
     "loss_layers": "{drop:drop} lost: keep the most sensitive layers in float by keep_float_names; the first "

@@ -59,7 +59,9 @@ class Advice:
 
 @dataclass(frozen=True)
 class ModelAudit:
-    """operators: number of nodes by type. parameters: elements of all weights."""
+    """operators: number of nodes by the vocabulary's word (recipes/operators), by its own type where there is
+    none; what is constant once the axes are fixed is left out. parameters: elements of all weights.
+    """
 
     operators: Mapping[str, int]
     parameters: int
