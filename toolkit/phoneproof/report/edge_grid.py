@@ -1,7 +1,7 @@
 """Edge inputs against builds: which build took which input how."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -24,32 +24,37 @@ class GridRow:
 
 @dataclass(frozen=True)
 class EdgeGrid:
-    """The edge inputs of one model, and the results of its builds.
+    """The edge inputs of models, and the results of their builds.
 
+    models: several where the forms of a network were given the same inputs.
     ranges: each range with the number of inputs that are of it, as they stand side by side.
     """
 
-    model: str
+    models: tuple[str, ...]
     inputs: tuple[EdgeInput, ...]
     ranges: tuple[tuple[EdgeRange, int], ...]
     rows: tuple[GridRow, ...]
 
 
 def edge_grids(report: Report) -> tuple[EdgeGrid, ...]:
-    """One grid for each model that has edge inputs: by range, the plan's own ones last."""
-    return tuple(_grid(report, model) for model in dict.fromkeys(one.model for one in report.edge_inputs))
+    """The edge inputs by range, the plan's own ones last; one grid for all models that have the same."""
+    models: dict[tuple[EdgeInput, ...], list[str]] = {}
+    for model in dict.fromkeys(one.model for one in report.edge_inputs):
+        own = (replace(one, model="") for one in report.edge_inputs if one.model == model)
+        inputs = tuple(sorted(own, key=lambda one: (_RANGES.index(one.range), one.own)))
+        models.setdefault(inputs, []).append(model)
+    return tuple(_grid(report, inputs, tuple(same)) for inputs, same in models.items())
 
 
-def _grid(report: Report, model: str) -> EdgeGrid:
-    own = [one for one in report.edge_inputs if one.model == model]
-    inputs = tuple(sorted(own, key=lambda one: (_RANGES.index(one.range), one.own)))
+def _grid(report: Report, inputs: tuple[EdgeInput, ...], models: tuple[str, ...]) -> EdgeGrid:
     ranges = tuple((range_, len(list(same))) for range_, same in groupby(inputs, key=lambda one: one.range))
     rows = []
     for result in report.results:
-        if is_of(model, result.configuration.build_id) and result.edge_results:
+        build_id = result.configuration.build_id
+        if result.edge_results and any(is_of(model, build_id) for model in models):
             took = {one.name: one for one in result.edge_results}
             rows.append(GridRow(result, tuple(took.get(one.name) for one in inputs)))
-    return EdgeGrid(model, inputs, ranges, tuple(rows))
+    return EdgeGrid(models, inputs, ranges, tuple(rows))
 
 
 def is_of(model: str, build_id: str) -> bool:

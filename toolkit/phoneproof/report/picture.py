@@ -182,7 +182,7 @@ def _groups(scene: _Scene, rows: Sequence[_Row]) -> Iterator[Group]:
 
 
 def _baseline_of(row: _Row, baselines: Sequence[_Row]) -> _Row | None:
-    """The baseline that a build is drawn beside: the one it was timed against, else that of its own source."""
+    """The baseline that a build is drawn beside: what it was timed against, else that of its own source."""
     named = row.result.comparison.baseline if row.result and row.result.comparison else None
     form = row.build_id.split("/")[:2]
     fits = [one for one in baselines if one.build_id == named]
