@@ -17,9 +17,9 @@ OUTPUT_FINDINGS: Final[Mapping[str, str]] = {
     "(`keep_float_names`).",
     "OUTPUT-SCORES-CRUSHED": "Output {output} joins numbers of unlike size: slices {slices} of axis {axis} "
     "({count:count} of {of:count}) go from {low:number} to {high:number}, the largest spans "
-    "{largest:number}. They share one scale[ of {scale:number}], which leaves them {levels:count} different "
-    "values, of {reference_levels:count} or more in the source model. Give boxes and scores outputs of their "
-    "own before quantizing, or keep the head in float (`keep_float_names`).",
+    "{largest:number}. They share one scale[ of {scale:number}], which leaves, of {reference_levels:count} "
+    "different values or more, {levels:count}. Give boxes and scores outputs of their own before quantizing, "
+    "or keep the head in float (`keep_float_names`).",
     "OUTPUT-RAILED": "{share:percent} of the numbers of output {output} lie at the {end} that the build can "
     "give, {value:number}; the source model's go on to {reached:number}, and lie beyond by {excess:percent} "
     "of their span on average. Calibrate with samples like those of the evaluation set, or with `minmax`.",

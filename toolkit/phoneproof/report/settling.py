@@ -14,6 +14,11 @@ from phoneproof.verify.verdicts import Reason
 _LIMIT: Final = "decide about the limit instead"
 _RIGHT_FOUR_IN_FIVE: Final = "(then it is decided four times in five, if the measured value is the true one)"
 
+_QUIET: Final = (
+    "Close other programs, or take a machine that does nothing else, and run again: the timed threads may "
+    "wait for a processor {largest:percent} of their time at most."
+)
+
 SETTLED_BY: Final[Mapping[str, str]] = {
     "parity_doubtful": "Let accuracy decide: give the evaluation set labels and set `accuracy_drop_max` in "
     "[gates]; a build that keeps its accuracy passes. Or bring output {output} nearer by another `method` or "
@@ -26,10 +31,8 @@ SETTLED_BY: Final[Mapping[str, str]] = {
     f"{_RIGHT_FOUR_IN_FIVE}: {{n:count}} were used. `samples` in [data] is the most that are taken.",
     "speed_undecided": "Raise `rounds` in [benchmark] from {rounds:count} to {needed_rounds:count} "
     f"{_RIGHT_FOUR_IN_FIVE}.",
-    "speed_disturbed": "Close other programs, or take a machine that does nothing else, and run again: the "
-    "timed threads may wait for {largest:percent} of their time, not {share:percent}.",
-    "latency_disturbed": "Close other programs, or take a machine that does nothing else, and run again: the "
-    "timed threads may wait for {largest:percent} of their time, not {share:percent}.",
+    "speed_disturbed": _QUIET,
+    "latency_disturbed": _QUIET,
     "latency_undecided": "Raise `rounds` in [benchmark] to {needed_times:number} times as many "
     f"{_RIGHT_FOUR_IN_FIVE}.",
     "speed_not_shown": "Settle parity first: a speed counts only where the outputs are right.",
@@ -47,8 +50,7 @@ SETTLED_BY: Final[Mapping[str, str]] = {
     "`round_timeout_s` in [limits] ends one that takes too long.",
     "no_variation": "Raise `visit_ms` in [benchmark], or take a device whose clock is finer: all rounds took "
     "the same time to the tick.",
-    "machine_busy": "Close other programs, or take a machine that does nothing else, and run again: the "
-    "timed threads may wait for {largest:percent} of their time, not {share:percent}.",
+    "machine_busy": _QUIET,
     "wide_interval": "Raise `rounds` in [benchmark] from {rounds:count} to {needed_rounds:count} "
     f"{_RIGHT_FOUR_IN_FIVE}.",
     "too_few_runs": "Raise `rounds` or `visit_ms` in [benchmark] until there are {least:count} timed runs; "

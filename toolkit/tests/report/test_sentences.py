@@ -235,7 +235,7 @@ FINDINGS: Mapping[str, tuple[dict[str, Any], str]] = {
             "reference_levels": 65,
             "scale": 2.51,
         },
-        "share one scale of 2.51, which leaves them 1 different values, of 65 or more in the source model.",
+        "share one scale of 2.51, which leaves, of 65 different values or more, 1. Give boxes",
     ),
     "OUTPUT-RAILED": (
         {"output": "y", "end": "largest", "value": 1.0, "share": 0.16, "excess": 0.1, "reached": 3.6},
