@@ -64,6 +64,7 @@ DATA_FINDINGS: Final[Mapping[str, str]] = {
 DATA_WHYS: Final[Mapping[str, str]] = {
     "divided_by_255_again": "look divided by 255 once too often",
     "not_divided_by_255": "look not divided by 255",
+    "pixels_not_normalised": "look like pixels from 0 to 255 that were not normalised",
     "scaled_around_zero_again": "look scaled by x / 127.5 - 1 once too often",
     "not_scaled_around_zero": "look not scaled by x / 127.5 - 1",
     "imagenet_normalised_again": "look normalised with ImageNet's mean and std once too often",

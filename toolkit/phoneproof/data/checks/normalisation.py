@@ -69,9 +69,10 @@ STEPS: Final[Mapping[str, Step]] = {
 def step_between(mean: Floats, std: Floats, right_mean: Floats, right_std: Floats) -> str | None:
     """The step that leads from the right values' mean and spread, [C] each, to those that were found.
 
-    None where they agree as they are, or no step makes them agree; of several that fit, the nearest.
+    None where they agree as they are, or no step makes them agree; of several that fit, the nearest. Where
+    none fits, spreads that differ by 255 are enough: a mean and std of the model's own may have come after.
     """
-    if _distance(mean, std, right_mean, right_std) <= 1:
+    if not (std > 0).all() or _distance(mean, std, right_mean, right_std) <= 1:
         return None
     fitting = []
     for name, step in STEPS.items():
@@ -79,7 +80,12 @@ def step_between(mean: Floats, std: Floats, right_mean: Floats, right_std: Float
             scale, offset = np.array(step.scale), np.array(step.offset)
             fitting.append((_distance(mean, std, right_mean * scale + offset, right_std * scale), name))
     distance, found = min(fitting)
-    return found if distance <= 1 else None
+    if distance <= 1:
+        return found
+    for name, factor in (("divided_by_255_again", 1 / 255), ("not_divided_by_255", 255)):
+        if (right_std > 0).all() and (np.abs(np.log2(std / right_std / factor)) <= _OCTAVES).all():
+            return name
+    return None
 
 
 def _distance(mean: Floats, std: Floats, other_mean: Floats, other_std: Floats) -> float:

@@ -89,6 +89,8 @@ class TestNormalisation:
             (lambda x: x, imagenet, "not_imagenet_normalised"),
             (lambda x: x * 255, imagenet, "pixels_not_imagenet_normalised"),
             (lambda x: x * 255, lambda x: x * 255 - 118, "mean_not_subtracted"),
+            (lambda x: (x / 255 - 0.3) / 0.32, lambda x: (x - 0.3) / 0.32, "divided_by_255_again"),
+            (lambda x: x * 255, lambda x: (x - 0.3) / 0.32, "pixels_not_normalised"),
         ],
         ids=lambda one: one if isinstance(one, str) else "",
     )
