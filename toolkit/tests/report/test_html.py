@@ -12,7 +12,7 @@ from phoneproof.findings import Finding
 from phoneproof.report.charts import SIGNS
 from phoneproof.report.html import MOST_CASES, html_text
 from phoneproof.report.listing import MOST_NAMED
-from phoneproof.report.model import CaseResult, Report
+from phoneproof.report.model import CaseResult, Comparison, Report
 from phoneproof.report.render import render
 from phoneproof.verify.verdicts import Reason
 from tests.report import reports, states
@@ -401,3 +401,13 @@ def test_what_would_settle_the_undecided_is_said_once_for_all_builds_that_it_is_
     undecided = sum(one.verdict == "inconclusive" for one in report.results)
     assert f"and {undecided - MOST_NAMED} more" in section
     assert 'id="undecided"' not in html_text(reports.all_pass())
+
+
+def test_a_speed_that_is_too_noisy_is_no_headline() -> None:
+    report = reports.all_pass()
+    noisy = Comparison(reports.FLOAT, 8.01, (0.85, 75.3), "too_noisy", 24, Reason("wide_interval"))
+    changed = replace(report.results[1], comparison=noisy)
+    page_ = page(replace(report, results=(report.results[0], changed)))
+    first_screen = page_.words[: page_.words.index("Before and after")]
+    assert "Speed on the host not known too noisy to tell, 8.01" in first_screen
+    assert "faster" not in first_screen

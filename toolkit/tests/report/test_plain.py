@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phoneproof.report import plain
-from phoneproof.report.model import Comparison, ModelRecommendation, NotMeasured, Recommendation
+from phoneproof.report.model import Comparison, ModelRecommendation, NotMeasured, Platform, Recommendation
 from phoneproof.verify.verdicts import Reason
 from tests.report import reports, states
 from tests.report.reports import FLOAT, INT8, gate, result
@@ -64,15 +64,12 @@ def test_platforms_that_get_the_same_build_are_joined_in_order() -> None:
 
 def test_platforms_without_a_build_are_joined_only_for_the_same_reason() -> None:
     report = reports.failures()
-    none = [
+    reasons: dict[Platform, str] = {"android": "none_passes", "ios": "none_passes", "host": "only_baseline"}
+    none = tuple(
         ModelRecommendation(None, None, Reason(reason), "digits", platform)
-        for reason, platform in (
-            ("none_passes", "android"),
-            ("none_passes", "ios"),
-            ("only_baseline", "host"),
-        )
-    ]
-    (ships,) = plain.shipping(replace(report, recommendations=tuple(none))).values()
+        for platform, reason in reasons.items()
+    )
+    (ships,) = plain.shipping(replace(report, recommendations=none)).values()
     assert [ship.place for ship in ships] == ["Android and iOS", "The host"]
 
 
