@@ -31,6 +31,20 @@ def trial_inputs(specs: Sequence[TensorSpec]) -> Iterator[list[NDArray[Any]]]:
         yield [_draw(spec, draw, trial, spread, mean) for spec in specs]
 
 
+def accepted_inputs(network: Network, specs: Sequence[TensorSpec]) -> list[Arrays]:
+    """Those of `trial_inputs` that the network takes: all, but integers that are out of its range."""
+    found: list[Arrays] = []
+    for inputs in trial_inputs(specs):
+        try:
+            network(inputs)
+        except (IndexError, RuntimeError, ValueError):
+            if not found or not _has_integers(specs):
+                raise
+            continue
+        found.append(inputs)
+    return found
+
+
 def disagreement(
     reference: Network, network: Network, specs: Sequence[TensorSpec], least_db: float
 ) -> str | None:
@@ -39,14 +53,8 @@ def disagreement(
     None where it does not. Integer outputs have to be equal. An input with integers that the reference itself
     refuses, all but the zeros, is not tried: an index out of range says nothing about the network.
     """
-    for trial, inputs in enumerate(trial_inputs(specs)):
-        try:
-            expected = reference(inputs)
-        except (IndexError, RuntimeError, ValueError):
-            if trial == 0 or not _has_integers(specs):
-                raise
-            continue
-        what = difference(expected, network(inputs), least_db)
+    for inputs in accepted_inputs(reference, specs):
+        what = difference(reference(inputs), network(inputs), least_db)
         if what is not None:
             return what
     return None

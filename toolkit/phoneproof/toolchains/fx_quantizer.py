@@ -1,5 +1,6 @@
 """Static quantization by torch's FX graph mode for the engine QNNPACK, with ranges of our own."""
 
+import copy
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -57,9 +58,13 @@ _OTHER_MODES: Final = frozenset(
 
 @dataclass(frozen=True)
 class Quantized:
-    """What became of a module. operators: number by dtype; see BuildManifest and Made for the others."""
+    """What became of a module. operators: number by dtype; see BuildManifest and Made for the others.
+
+    reference: what the module must compute: of a quantized one, torch's float operators between its steps.
+    """
 
     module: torch.nn.Module
+    reference: torch.nn.Module
     operators: Mapping[str, int]
     float_operators: tuple[FloatOperator, ...] = ()
     kept_in_int8: tuple[str, ...] = ()
@@ -68,6 +73,7 @@ class Quantized:
     def in_float(cls, module: torch.nn.Module, example: Tensors, place: str) -> "Quantized":
         """The module as it is. ToolchainError where torch.fx cannot count its operators."""
         return cls(
+            module,
             module,
             dict(sorted(Counter(dtypes(traced(module, len(example), place), example).values()).items())),
         )
@@ -95,7 +101,8 @@ def quantized(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of torch's own deprecations
-            converted = _converted(graph, samples, example, _mapping(options, in_float), backend, on_sample)
+            prepared = _calibrated(graph, samples, example, _mapping(options, in_float), backend, on_sample)
+            reference, converted = _converted(prepared, example, backend)
             found = dtypes(converted, example)
     except PhoneproofError:
         raise
@@ -105,10 +112,10 @@ def quantized(
             where=place,
             next_step="Keep the operator it names in float with keep_float_names.",
         ) from error
-    return _counted(converted, found, in_float | set(hidden), hidden, backend)
+    return _counted(converted, reference, found, in_float | set(hidden), hidden, backend)
 
 
-def _converted(
+def _calibrated(
     graph: GraphModule,
     samples: Iterable[Tensors],
     example: Tensors,
@@ -116,18 +123,28 @@ def _converted(
     backend: BackendConfig,
     on_sample: Callable[[int], None],
 ) -> GraphModule:
-    from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+    from torch.ao.quantization.quantize_fx import prepare_fx
 
     custom = PrepareCustomConfig().set_non_traceable_module_classes([InFloat])
-    prepared = prepare_fx(graph, mapping, example, custom, backend_config=backend)
+    prepared: GraphModule = prepare_fx(graph, mapping, example, custom, backend_config=backend)
     _name_observers(prepared)
     with torch.no_grad(), ranges_behind_clamps(prepared):
         for index, sample in enumerate(samples):
             on_sample(index)
             prepared(*sample)
-    converted: GraphModule = convert_fx(prepared, backend_config=backend)
+    return prepared
+
+
+def _converted(
+    prepared: GraphModule, example: Tensors, backend: BackendConfig
+) -> tuple[GraphModule, GraphModule]:
+    """The reference and the module of QNNPACK's operators."""
+    from torch.ao.quantization.quantize_fx import convert_fx, convert_to_reference_fx
+
+    reference = convert_to_reference_fx(copy.deepcopy(prepared), backend_config=backend)
+    converted = convert_fx(prepared, backend_config=backend)
     mend_clamps(converted, example)
-    return converted
+    return reference, converted
 
 
 def _mapping(options: RecipeOptions, in_float: Iterable[str]) -> QConfigMapping:
@@ -171,6 +188,7 @@ def _name_observers(prepared: GraphModule) -> None:
 
 def _counted(
     graph: GraphModule,
+    reference: GraphModule,
     found: Mapping[str, str],
     kept: Iterable[str],
     hidden: Mapping[str, str],
@@ -197,7 +215,7 @@ def _counted(
             left.append(FloatOperator(name, kind, reason))
         elif dtype == "int8" and path in kept:
             kept_in_int8.append(name)
-    return Quantized(graph, dict(sorted(counts.items())), tuple(left), tuple(kept_in_int8))
+    return Quantized(graph, reference, dict(sorted(counts.items())), tuple(left), tuple(kept_in_int8))
 
 
 def _reason(node: Node, kind: str, known: frozenset[str], found: Mapping[str, str]) -> FloatReason:

@@ -7,7 +7,8 @@ and `build.json` in the request's `out`. Each text of the request's metadata is 
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +23,13 @@ from phoneproof.recipes.table import Mode, Recipe
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
 from phoneproof.runtimes.runtime import LoadRequest
 from phoneproof.runtimes.torch_qnnpack import load, use_engine
-from phoneproof.sources.agreement import FLOAT_LEAST_DB, difference, trial_inputs
+from phoneproof.sources.agreement import Arrays, Network, accepted_inputs, trial_inputs
+from phoneproof.sources.program_running import network_of
 from phoneproof.sources.python_module import module_of
 from phoneproof.sources.pytorch import export_to
 from phoneproof.sources.request import PytorchSourceRequest
+from phoneproof.sources.rounding import joined, least_float_db, least_step_db, one_thread
+from phoneproof.toolchains.build_fault import fault_of
 from phoneproof.toolchains.fx_quantizer import Quantized, quantized
 from phoneproof.toolchains.request import BuildRequest, read_request
 from phoneproof.toolchains.result import Made, finish, widest
@@ -33,6 +37,8 @@ from phoneproof.toolchains.torchscript import Flat, save_script
 
 TOOLCHAIN: Final = TOOLCHAINS["torch-qnnpack"]
 MODEL_FILE: Final = "model.ts"
+
+_SAMPLES: Final = 2
 
 
 def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
@@ -45,7 +51,6 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     progress.say("load")
     _check_unchanged(wanted.source)
     module = module_of(wanted.source)
-    reference = _outputs(Flat(module), _trial(wanted))
     converted = _converted(module, wanted, recipe, progress)
     out = folder / wanted.out
     out.mkdir(parents=True, exist_ok=True)
@@ -54,7 +59,7 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     example = [torch.from_numpy(value) for value in _trial(wanted)]
     save_script(Flat(converted.module), example, path, wanted.source_inputs, wanted.metadata)
     progress.say("check")
-    _check(path, reference, wanted, recipe)
+    _check(path, converted.reference, wanted, recipe)
     made = Made(
         MODEL_FILE,
         wanted.source_inputs,
@@ -106,44 +111,54 @@ def _trial(wanted: BuildRequest) -> list[NDArray[Any]]:
     return next(iter(trial_inputs(wanted.source_inputs)))
 
 
-def _outputs(module: torch.nn.Module, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    with torch.inference_mode():
-        return [one.numpy() for one in module(*(torch.from_numpy(value.copy()) for value in inputs))]
+def _check(path: Path, module: torch.nn.Module, wanted: BuildRequest, recipe: Recipe) -> None:
+    """The file loads in its runtime, and gives what `module` does but for rounding.
 
-
-def _check(path: Path, reference: list[NDArray[Any]], wanted: BuildRequest, recipe: Recipe) -> None:
-    """The file loads in its runtime and gives what the manifest says; a float build, what the module does."""
+    module: the source's, or the reference of the quantized one.
+    """
     names = [spec.name for spec in wanted.source_inputs]
+    network = network_of(lambda tensors: list(Flat(module)(*tensors)))
+    with one_thread():
+        samples = _samples(network, wanted)
+        expected = joined(network, samples)
+        least_db = least_float_db if recipe.mode is Mode.NONE else least_step_db
+        least = least_db(network, samples, expected)
     try:
         session = load(LoadRequest(path, "cpu", False, 1, {}))
-        outputs = list(session.prepare(dict(zip(names, _trial(wanted), strict=True)))())
+        found = [
+            [value.copy() for value in session.prepare(dict(zip(names, arrays, strict=True)))()]
+            for arrays in samples
+        ]
     except Exception as error:  # TorchScript and its kernels raise RuntimeError and others
         raise ToolchainError(
             f"The build does not load or run in torch: {said(error)}.",
             where=wanted.source.path,
             next_step="Leave the operator it names in float with keep_float_names.",
         ) from error
-    if len(outputs) != len(wanted.source_outputs):
+    if len(found[0]) != len(wanted.source_outputs):
         raise ToolchainError(
-            f"The build gives {len(outputs)} outputs, not {len(wanted.source_outputs)}.",
+            f"The build gives {len(found[0])} outputs, not {len(wanted.source_outputs)}.",
             where=wanted.source.path,
         )
-    for spec, value, expected in zip(wanted.source_outputs, outputs, reference, strict=True):
-        if value.dtype.name != spec.dtype or value.shape != spec.shape:
+    outputs = zip(*found, strict=True)
+    for spec, values, reference, limit in zip(wanted.source_outputs, outputs, expected, least, strict=True):
+        fault = fault_of(spec, values, reference, limit)
+        if fault is not None:
             raise ToolchainError(
-                f"The build's output {spec.name!r} is {value.dtype.name} {value.shape}, "
-                f"not {spec.dtype} {spec.shape}.",
+                f"The build's output {spec.name!r} is wrong: {fault}.",
                 where=wanted.source.path,
+                next_step="A trace settles conditions on the data once; look for some in forward."
+                if recipe.mode is Mode.NONE
+                else "QNNPACK computes an operator wrongly: find it with keep_float_names.",
             )
-        if not np.isfinite(value).all() and np.isfinite(expected).all():
-            raise ToolchainError(f"The build's output {spec.name!r} is not finite.", where=wanted.source.path)
-    what = difference(reference, outputs, FLOAT_LEAST_DB) if recipe.mode is Mode.NONE else None
-    if what is not None:
-        raise ToolchainError(
-            f"The traced module does not compute what the module does: {what}.",
-            where=wanted.source.path,
-            next_step="Look for conditions on the data, which a trace settles once.",
-        )
+
+
+def _samples(network: Network, wanted: BuildRequest) -> list[Arrays]:
+    """The first of the calibration set; without one, random inputs."""
+    if wanted.samples is None:
+        return accepted_inputs(network, wanted.source_inputs)
+    first = islice(wanted.samples.read(wanted.source_inputs), _SAMPLES)
+    return [[np.array(sample[spec.name]) for spec in wanted.source_inputs] for sample in first]
 
 
 def _wide_tensors(module: torch.nn.Module) -> tuple[WideTensor, ...]:

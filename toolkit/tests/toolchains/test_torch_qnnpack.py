@@ -10,11 +10,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from phoneproof.errors import RuntimeUnavailableError
+from phoneproof.errors import RuntimeUnavailableError, ToolchainError
 from phoneproof.protocol.codec import to_dict
 from phoneproof.protocol.tensors import TensorSpec
+from phoneproof.protocol.work import Progress
 from phoneproof.runtimes import torch_qnnpack
 from phoneproof.runtimes.runtime import LoadRequest, Session
+from phoneproof.toolchains import fx_quantizer
+from phoneproof.toolchains import torch_qnnpack as toolchain
 from tests.toolchains.orders import Done, Order, carried_out
 from tests.toolchains.sample_sets import stored_set
 
@@ -137,6 +140,18 @@ def test_clamps_of_every_form_are_right(made: Mapping[str, Done]) -> None:
         "aten::hardtanh",
         "aten::clamp",
     ]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the tracer
+def test_a_kernel_that_is_wrong_is_refused(
+    made: Mapping[str, Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As torch makes them, clamps would come out here."""
+    orders = json.loads((made["clamps"].folder.parent / "orders.json").read_text())
+    request = next(one["request"] for one in orders if one["name"] == "clamps")
+    monkeypatch.setattr(fx_quantizer, "mend_clamps", lambda *_: None)
+    with pytest.raises(ToolchainError, match=r"'output' is wrong: .* where rounding leaves"):
+        toolchain.build(request, tmp_path, Progress(tmp_path))
 
 
 def test_each_method_has_ranges_of_its_own(made: Mapping[str, Done]) -> None:
