@@ -25,6 +25,8 @@ EDGE_REASONS: Final[Mapping[str, str]] = {
     "edge_flipped_beyond": "Another first class in output {output}: {build} for {reference}, which leads by "
     "{margin:number}. But the source model's scores reach {reached:number} there, and {peak:number} on the "
     "evaluation set: how far the build errs beyond is not known.",
+    "edge_reference_nonfinite": "The source model's own output {output} is not finite there, so nothing is "
+    "asked of the build but an end.",
     "edge_not_compared": "It came to an end, but there is nothing to judge it by: {why:why}[ (output "
     "{output})].",
     "edge_not_run": "It was not run[: {cause}].",
@@ -61,10 +63,11 @@ EDGE_FINDINGS: Final[Mapping[str, str]] = {
     "sure: {inputs}. Put such samples into the calibration set, or keep the last layers in float.",
     "EDGE-OUT-OF-RANGE": "Beyond the data it need not agree with the source model. On {count:count} edge "
     "inputs: {inputs}. Check the app's inputs before the build, if they can be so.",
-    "EDGE-REFERENCE": "The source model itself does not come through {count:count} edge inputs: {inputs}. "
+    "EDGE-REFERENCE": "The source model itself has no answer to {count:count} edge inputs: {inputs}. "
     "Builds of it are not compared there; check the app's inputs, or mend the model.",
     "EDGE-REFUSED": "The preprocess refuses {count:count} edge inputs, as the app must: {inputs}. Change "
-    "[data.preprocess] if the app takes such files.",
+    "the plan's preprocess if the app takes such files.",
     "EDGE-VOCABULARY-GUESSED": "The size of the vocabulary is not known, so {inputs} holds the greatest id "
-    "in the data and one, which may be a good id. Set [edge] vocabulary.",
+    "in the data and one, which may be a good id. Set vocabulary in the plan's "
+    "edge section.",
 }

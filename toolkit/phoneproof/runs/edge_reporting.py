@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -86,8 +86,11 @@ def _beyond(one: MeasuredEdge) -> str:
     return f"{one.name}: float gives {facts['float_gives']}, the build {facts['build_gives']}"
 
 
-def model_findings(key: str, edges: ModelEdges, reference: EdgeReference) -> Iterator[Finding]:
-    """What edge inputs say of a source model and its preprocess, whatever is built of it."""
+def model_findings(
+    key: str, edges: ModelEdges, reference: EdgeReference, builds: Iterable[MeasuredEdges]
+) -> Iterator[Finding]:
+    """What edge inputs say of a source model and its preprocess. builds: what its builds made of them, which
+    tells where the source model is not finite."""
     if edges.refused:
         told = tuple(f"{one.id}: {one.reason}" for one in edges.refused)
         yield Finding.of("EDGE-REFUSED", key, count=len(told), inputs=told)
@@ -100,8 +103,15 @@ def model_findings(key: str, edges: ModelEdges, reference: EdgeReference) -> Ite
         for sample, bad in sorted(reference.bad.get(a_set.label, {}).items())
         if bad.outcome != "not_run" and (bad.outcome != "failed" or a_set.samples[sample].range == "in_range")
     )
-    if ended:
-        yield Finding.of("EDGE-REFERENCE", key, count=len(ended), inputs=ended)
+    nonfinite = dict.fromkeys(
+        f"{one.name}: not finite"
+        for made in builds
+        for one in made.results
+        if one.judgement.reason.id == "edge_reference_nonfinite"
+    )
+    if ended or nonfinite:
+        told = (*ended, *nonfinite)
+        yield Finding.of("EDGE-REFERENCE", key, count=len(told), inputs=told)
 
 
 def edge_inputs(plan: Plan, edges: Edges) -> tuple[EdgeInput, ...]:

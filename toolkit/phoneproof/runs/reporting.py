@@ -122,7 +122,13 @@ def _findings(state: RunState) -> tuple[Finding, ...]:
         for measured in device.measurements:
             found += edge_findings(measured.build.wanted.build_id, measured.edges)
     for key, edges in state.edges.items():
-        found += model_findings(key, edges, state.edge_references[key])
+        of_model = [
+            measured.edges
+            for device in state.devices
+            for measured in device.measurements
+            if measured.build.wanted.model == key
+        ]
+        found += model_findings(key, edges, state.edge_references[key], of_model)
     known = findings_so_far(state.plan, state.audit, state.builds)
     return _joined(known, waive(found, state.plan.gates.waive))
 

@@ -33,6 +33,7 @@ EDGE_REASONS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
         {"output": "y", "reference": 3, "build": 1, "margin": 4.0, "reached": 18.0, "peak": 7.0},
         "scores reach 18.0 there, and 7.00 on the evaluation set",
     ),
+    "edge_reference_nonfinite": ({"output": "y"}, "The source model's own output y is not finite there"),
     "edge_not_compared": ({"why": "reference_hung"}, "judge it by: the source model did not come to an end."),
     "edge_not_run": ({"cause": "bad_samples"}, "It was not run: bad_samples."),
     "edge_failed": ({"failed": 1, "total": 22, "inputs": ("black",)}, "1 of 22 edge inputs failed: black."),
@@ -52,7 +53,7 @@ EDGE_FINDINGS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     "EDGE-OUT-OF-RANGE": ({"count": 1, "inputs": ("huge: float gives 1",)}, "On 1 edge inputs: huge: float"),
     "EDGE-REFERENCE": (
         {"count": 1, "inputs": ("black: crashed",)},
-        "come through 1 edge inputs: black: crashed.",
+        "has no answer to 1 edge inputs: black: crashed.",
     ),
     "EDGE-REFUSED": (
         {"count": 1, "inputs": ("alpha: partly transparent",)},

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
@@ -20,6 +21,7 @@ from phoneproof.report.edge import EdgeResult
 from phoneproof.report.model import Report, Result
 from phoneproof.runs.run import ExitCode, RunOptions, run
 from phoneproof.verify.verdicts import Reason
+from tests.models.onnx_networks import NetworkBuilder
 from tests.runs.project import Project, report_of, write_project
 from tests.runs.shared import Finished
 from tests.runs.simulated_host import FLOAT, INT8, INT8_ID, Ended, Scene, answer, end_of, only_int8
@@ -44,7 +46,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def broken(project: Project) -> Report:
     """The report of a run with the real harness, whose runtimes break on some inputs."""
     own = project.copy(project.folder.with_name("broken"), project.store)
-    own.plan_path.write_text(own.plan_path.read_text() + "\n[limits]\nsample_timeout_s = 2.0\n")
+    own.plan_path.write_text(own.plan_path.read_text() + "\n[limits]\nsample_timeout_s = 1.0\n")
 
     def host(root: Path) -> Device:
         return HostDevice(root, FAULTY)
@@ -130,6 +132,73 @@ def test_the_report_lists_what_was_tried_with_thumbnails_of_images(broken: Repor
     assert listed["over_bright"].thumbnail is not None  # the plan lets the data leave
     assert (listed["nan"].range, listed["nan"].thumbnail) == ("not_finite", None)
     assert (listed["huge"].range, listed["zeros"].range) == ("out_of_range", "in_range")
+
+
+TOKENS = """\
+[[models]]
+name = "words"
+source = "words.onnx"
+format = "onnx"
+
+[data]
+evaluation = { kind = "npz", path = "evaluation.npz" }
+
+[[builds]]
+recipe = "onnx-int8-dynamic"
+
+[[devices]]
+kind = "host"
+
+[benchmark]
+rounds = 10
+visit_ms = 5
+warmup_ms = 5
+"""
+
+
+def write_words(folder: Path) -> None:
+    """A bag of words: the mean of the rows of a table of 20 words, by a mask; of nothing it is 0 / 0."""
+    build = NetworkBuilder()
+    rng = np.random.default_rng(0)
+    rows = build.op(
+        "Gather", [build.weight("table", rng.normal(size=(20, 8)).astype(np.float32)), "ids"], "rows"
+    )
+    last, middle = (build.weight(f"axis{n}", np.array([n], np.int64)) for n in (2, 1))
+    mask = build.op("Unsqueeze", [build.op("Cast", ["mask"], "cast", to=1), last], "column")
+    total = build.op("ReduceSum", [build.op("Mul", [rows, mask], "kept"), middle], "total", keepdims=0)
+    mean = build.op("Div", [total, build.op("ReduceSum", [mask, middle], "count", keepdims=0)], "mean")
+    y = build.gemm(mean, "head", 8, 3)
+    model = build.model({"ids": [1, 6], "mask": [1, 6]}, {y: [1, 3]})
+    for one in model.graph.input:
+        one.type.tensor_type.elem_type = onnx.TensorProto.INT64
+    onnx.save(model, str(folder / "words.onnx"))
+    lengths = rng.integers(2, 7, 30)
+    mask_rows = (np.arange(6) < lengths[:, np.newaxis]).astype(np.int64)
+    ids = rng.integers(1, 20, (30, 6)) * mask_rows
+    np.savez(folder / "evaluation.npz", ids=ids, mask=mask_rows)
+
+
+@pytest.mark.slow
+def test_token_ids_of_a_real_model(tmp_path: Path) -> None:
+    write_words(tmp_path)
+    (tmp_path / "phoneproof.toml").write_text(TOKENS)
+    plan = read_plan(tmp_path / "phoneproof.toml")
+    report = run(plan, tmp_path / "run", options=RunOptions(store=tmp_path / "store")).report
+    assert report is not None
+    for one in report.results:
+        named = by_name(one)
+        assert set(named) == {"empty", "longest", "out_of_vocabulary@ids", "negative_id@ids"}
+        assert named["empty"].reason.id == "edge_reference_nonfinite"
+        assert named["longest"].reason.id == "edge_passed"
+        unknown = named["out_of_vocabulary@ids"]
+        assert (unknown.outcome, unknown.verdict, unknown.reason.id) == ("failed", "pass", "edge_refused")
+        assert "out of data bounds" in str(unknown.reason.facts["error"])
+        assert {gate.id: gate.verdict for gate in one.gates}["edge"] == "pass"
+    told = finding(report, "EDGE-REFERENCE", "words/onnx").facts["inputs"]
+    assert told == ("empty: not finite",)
+    assert finding(report, "EDGE-VOCABULARY-GUESSED", "words/onnx").facts["inputs"] == (
+        "out_of_vocabulary@ids",
+    )
 
 
 def test_builds_that_take_everything_pass(finished: Finished) -> None:

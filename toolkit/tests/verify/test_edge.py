@@ -94,8 +94,8 @@ def test_a_flip_that_errors_do_not_explain_fails(reference: Any, error: float) -
         ((1.0, 1.5, 1.2), (0.0, 0.0, 0.0), ("pass", "edge_passed")),  # no more apart than errors
         ((1.0, 4.0, 2.0), (1.0, np.nan, 2.0), ("fail", "edge_nonfinite")),
         ((1.0, 4.0, 2.0), (1.0, np.inf, 2.0), ("fail", "edge_nonfinite")),
-        ((1.0, np.nan, 2.0), (1.0, np.nan, 2.0), ("pass", "edge_passed")),
-        ((1.0, np.nan, 2.0), (0.0, 0.0, 0.0), ("pass", "edge_passed")),
+        ((1.0, np.nan, 2.0), (1.0, np.nan, 2.0), ("pass", "edge_reference_nonfinite")),
+        ((1.0, np.nan, 2.0), (0.0, 0.0, 0.0), ("pass", "edge_reference_nonfinite")),
         ((np.nan, 4.0, 2.0), (1.0, np.nan, 2.0), ("fail", "edge_nonfinite")),
         ((3.0, 12.0, 9.0), (3.0, 9.0, 12.0), ("fail", "edge_flipped")),  # a little beyond the set's peak
         # Four times the greatest output of the evaluation set: four times the error, and no flip fails.
