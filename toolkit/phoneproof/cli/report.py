@@ -14,7 +14,7 @@ from phoneproof.cli.options import debug_option, ends_well, json_option
 @debug_option
 @ends_well
 def command(run: Path, out: Path | None, as_json: bool) -> int:
-    """Write the pages of RUN's report again, out of its report.json."""
+    """Write the files of RUN's report again, out of its report.json: HTML, CSV, JUnit and Markdown."""
     from phoneproof.builds.store import storage_errors
     from phoneproof.cli.json_text import json_text
     from phoneproof.report.json_report import read_report
