@@ -35,6 +35,7 @@ _OUTPUTS: Final[frozenset[Number]] = frozenset({"accuracy", "parity"})
 TOUCHED_NUMBERS: Final[Mapping[str, frozenset[Number]]] = {
     "ACCURACY-AT-CHANCE": frozenset({"accuracy"}),
     **dict.fromkeys((one for one in FINDING_IDS if one.startswith("DATA-")), _OUTPUTS),
+    **dict.fromkeys((one for one in FINDING_IDS if one.startswith("EDGE-")), frozenset({"outcomes"})),
     "HOST-BUSY": _TIMES,
     "HOST-SATURATES": _TIMES | _OUTPUTS,
     "MODEL-DYNAMIC-SHAPES": frozenset(),
