@@ -112,6 +112,15 @@ def test_a_misspelt_folder_is_suggested_and_not_taken(project: Path) -> None:
     )
 
 
+def test_own_edge_inputs_are_looked_for_where_they_are_tried(project: Path) -> None:
+    own = '[edge]\nown = { kind = "image_folder", path = "imagse" }\n\n[benchmark]'
+    error = only(found(project, changed("[benchmark]", own)))
+    assert "edge.own.path" in (error.where or "")
+    assert "'images'" in (error.next_step or "")
+    off = changed("[benchmark]", own.replace("[edge]", "[edge]\nrun = false"))
+    assert found(project, off) == ()
+
+
 def test_a_file_where_a_folder_is_meant_is_refused(project: Path) -> None:
     error = only(found(project, changed('path = "images", skip = 200', 'path = "digits.onnx"')))
     assert error.what == "It is no folder."
