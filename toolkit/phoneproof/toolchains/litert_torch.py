@@ -84,7 +84,7 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(with_metadata(content, wanted.metadata, without))
     made = _made(read_tflite(path), plain, source, recipe, wanted.options)
-    refuse_wrong(path, source, recipe, made.inputs, made.outputs)
+    refuse_wrong(path, source, recipe, made.inputs, made.outputs, plain.path)
     return finish(made, wanted, recipe, TOOLCHAIN, folder, findings)
 
 

@@ -68,7 +68,11 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
     path.write_bytes(finished(quantized.content, source, wanted.metadata))
     kept = frozenset(operator.origin for operator in quantized.kept)
     made = _made(read_tflite(path), operators, kept, source, recipe, wanted.options)
-    refuse_wrong(path, source, recipe, made.inputs, made.outputs)
+    plain = None
+    if quantized.plain is not None:
+        plain = folder / "float32.tflite"
+        plain.write_bytes(finished(quantized.plain, source, {}))
+    refuse_wrong(path, source, recipe, made.inputs, made.outputs, plain)
     return finish(made, wanted, recipe, TOOLCHAIN, folder, findings)
 
 

@@ -6,11 +6,12 @@ from typing import Final
 
 from phoneproof.errors import RecipeError, ToolchainError
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.recipes.table import Precision, Recipe, TargetFloor
+from phoneproof.recipes.table import Recipe, TargetFloor
 from phoneproof.recipes.toolchain_table import release
-from phoneproof.sources.agreement import Network, disagreement
+from phoneproof.sources.agreement import disagreement
 from phoneproof.sources.tensorflow_graph import TensorflowSource, source_network
 from phoneproof.toolchains.tflite_file import TfliteFile
+from phoneproof.toolchains.tflite_float16 import with_rounded_weights
 from phoneproof.toolchains.tflite_trial import LEAST_DB, build_network, refuse_faulty, wrong_answer
 
 _STATEFUL: Final = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE"})
@@ -56,10 +57,12 @@ def refuse_wrong(
     recipe: Recipe,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
+    plain: Path | None = None,
 ) -> None:
     """ToolchainError for a build at `path` that does not load, run, or answer as it says.
 
     Float builds have to agree with the source on random inputs; the others have to be finite where it is.
+    plain: of a float16 build, the float32 conversion. It has to agree with the source, and the build with it.
     """
 
     def trial() -> str | None:
@@ -67,22 +70,14 @@ def refuse_wrong(
         reference = source_network(source)
         if recipe.is_quantized:
             return wrong_answer(reference, build, source.inputs, source.outputs, outputs)
-        return _float_disagreement(source, recipe, reference, build)
+        if plain is None:
+            return disagreement(reference, build, source.inputs, LEAST_DB)
+        wide = build_network(plain, inputs, outputs, source.outputs)
+        rounded = plain.with_name("rounded.tflite")
+        rounded.write_bytes(with_rounded_weights(plain.read_bytes(), path.read_bytes(), str(source.path)))
+        narrow = build_network(rounded, inputs, outputs, source.outputs)
+        return disagreement(reference, wide, source.inputs, LEAST_DB) or disagreement(
+            narrow, build, source.inputs, LEAST_DB
+        )
 
     refuse_faulty(str(source.path), trial)
-
-
-def _float_disagreement(
-    source: TensorflowSource, recipe: Recipe, reference: Network, build: Network
-) -> str | None:
-    least = LEAST_DB[recipe.precision]
-    if recipe.precision is Precision.FLOAT32:
-        return disagreement(reference, build, source.inputs, least)
-    # Half the digits may choose another class: only floats are compared.
-    floats = [index for index, spec in enumerate(source.outputs) if spec.dtype.startswith("float")]
-    return disagreement(
-        lambda arrays: [reference(arrays)[i] for i in floats],
-        lambda arrays: [build(arrays)[i] for i in floats],
-        source.inputs,
-        least,
-    )

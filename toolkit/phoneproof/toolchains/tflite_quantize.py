@@ -49,10 +49,14 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Quantized:
-    """A converted file. kept: the operators that the plan keeps in float."""
+    """A converted file. kept: the operators that the plan keeps in float.
+
+    plain: of a float16 build, the float32 conversion of the same source.
+    """
 
     content: bytes
     kept: tuple[NamedOperator, ...] = ()
+    plain: bytes | None = None
 
 
 def convert(wanted: Conversion) -> Quantized:
@@ -63,7 +67,7 @@ def convert(wanted: Conversion) -> Quantized:
     """
     with converters(wanted.source) as make:
         if wanted.recipe.mode is Mode.NONE:
-            return Quantized(_float(wanted, make))
+            return _float(wanted, make)
         if wanted.recipe.mode is Mode.DYNAMIC:
             return _dynamic(wanted, make)
         if wanted.recipe.precision is Precision.INT16X8:
@@ -71,13 +75,15 @@ def convert(wanted: Conversion) -> Quantized:
         return _int8(wanted, make)
 
 
-def _float(wanted: Conversion, make: Callable[[], Any]) -> bytes:
+def _float(wanted: Conversion, make: Callable[[], Any]) -> Quantized:
     tf = tensorflow()
+    plain = converted(make().convert, wanted.source)
+    if wanted.recipe.precision is not Precision.FLOAT16:
+        return Quantized(plain)
     converter = make()
-    if wanted.recipe.precision is Precision.FLOAT16:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.target_spec.supported_types = [tf.float16]
-    return converted(converter.convert, wanted.source)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.target_spec.supported_types = [tf.float16]
+    return Quantized(converted(converter.convert, wanted.source), plain=plain)
 
 
 def _dynamic(wanted: Conversion, make: Callable[[], Any]) -> Quantized:

@@ -6,6 +6,7 @@ from typing import Any
 
 import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
+from numpy.typing import NDArray
 
 
 def sums(
@@ -34,6 +35,25 @@ def sums(
     builder.Finish(model.Pack(builder), b"TFL3")
     path.write_bytes(bytes(builder.Output()))
     return path
+
+
+def holding(constants: Sequence[NDArray[Any]]) -> bytes:
+    """A file of constants and no operators."""
+    model, graph = schema.ModelT(), schema.SubGraphT()
+    model.version, model.buffers, graph.tensors = 3, [schema.BufferT()], []
+    for index, values in enumerate(constants):
+        buffer, tensor = schema.BufferT(), schema.TensorT()
+        buffer.data = list(values.tobytes())
+        model.buffers.append(buffer)
+        tensor.name, tensor.buffer = f"constant_{index}".encode(), index + 1
+        tensor.shape = list(values.shape)
+        tensor.type = getattr(schema.TensorType, values.dtype.name.upper())
+        graph.tensors.append(tensor)
+    graph.inputs, graph.outputs, graph.operators = [], [], []
+    model.subgraphs = [graph]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def _code(kind: str) -> Any:

@@ -1,5 +1,6 @@
 """Every TFLite recipe and option on several Keras models and SavedModels, and the faults that must show."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,13 @@ import pytest
 
 from phoneproof.errors import ToolchainError
 from phoneproof.quantize.ranges import read_ranges
-from phoneproof.sources.agreement import sqnr_db
+from phoneproof.sources.agreement import disagreement, sqnr_db
 from phoneproof.toolchains.tflite_checks import refuse_stateful
 from phoneproof.toolchains.tflite_file import read_tflite
-from tests.models.keras_networks import IMAGE, samples
+from phoneproof.toolchains.tflite_float16 import with_rounded_weights
+from phoneproof.toolchains.tflite_trial import LEAST_DB as LEAST_TRIAL_DB
+from phoneproof.toolchains.tflite_trial import build_network
+from tests.models.keras_networks import IDS, IMAGE, samples
 from tests.toolchains.orders import Order
 from tests.toolchains.tensorflow_orders import (
     JUDGED,
@@ -131,6 +135,44 @@ def test_a_build_computes_what_the_source_does(done: Mapping[str, Done], name: s
     names = ("output_0", "output_1") if name.startswith("saved") else ("classes", "box")
     for expected, output in zip(answers(done[reference]), names, strict=True):
         assert sqnr_db(expected, found[output]) > least
+
+
+def float16_disagreement(done: Mapping[str, Done], build: bytes, folder: Path) -> str | None:
+    """Between a float16 build and the float32 one with its weights rounded."""
+    content = with_rounded_weights(done["float32"].path.read_bytes(), build, "here")
+    networks = []
+    for name, one in (("rounded", content), ("build", build)):
+        path = folder / f"{name}.tflite"
+        path.write_bytes(one)
+        manifest = done["float16"].manifest
+        networks.append(build_network(path, manifest.inputs, manifest.outputs, manifest.outputs))
+    return disagreement(networks[0], networks[1], (IMAGE, IDS), LEAST_TRIAL_DB)
+
+
+def test_float16_is_float32_with_its_weights_rounded(done: Mapping[str, Done], tmp_path: Path) -> None:
+    build = done["float16"].path.read_bytes()
+    assert float16_disagreement(done, build, tmp_path) is None
+    # Two weights of one size in each other's place: every constant is right, the build is not.
+    rows = [one for one in done["float16"].file.constants if one.dtype == "float16" and one.size_bytes >= 32]
+    swapped = next(
+        content
+        for one, other in itertools.combinations(rows, 2)
+        if one.size_bytes == other.size_bytes
+        for content in [with_swapped(build, one.buffer or 0, other.buffer or 0)]
+        if content != build
+    )
+    assert "signal to noise ratio" in str(float16_disagreement(done, swapped, tmp_path))
+
+
+def with_swapped(content: bytes, one: int, other: int) -> bytes:
+    """The file with the values of two buffers exchanged."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    changed = bytearray(content)
+    model: Any = schema.Model.GetRootAs(changed, 0)
+    first, second = (model.Buffers(number).DataAsNumpy() for number in (one, other))
+    first[:], second[:] = second.copy(), first.copy()
+    return bytes(changed)
 
 
 def test_a_savedmodel_computes_what_its_keras_model_does(done: Mapping[str, Done]) -> None:
