@@ -77,7 +77,12 @@ if (total > 0) {
   form.hidden = false;
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(apply));
+  form.addEventListener("reset", (event) => {
+    event.preventDefault(); /* the browser would clear the form only after this, and the rows with a delay */
+    form.querySelector("input[type=search]").value = "";
+    for (const input of form.querySelectorAll("input:checked")) input.checked = false;
+    apply();
+  });
   apply();
 }
 
