@@ -148,13 +148,11 @@ def _faint(store: SampleStore, stored: StoredInput) -> float:
         return 0.0
     if stored.encoding == PIXELS:
         return 255 * _NEARLY
-    ends = [
-        (float(batch.min(where=finite, initial=np.inf)), float(batch.max(where=finite, initial=-np.inf)))
-        for batch in batches(store, stored.name)
-        for finite in [np.isfinite(batch)]
-    ]
-    span = max(high for _, high in ends) - min(low for low, _ in ends)
-    return span * _NEARLY if 0 < span < np.inf else 0.0
+    finite = (batch[np.isfinite(batch)] for batch in batches(store, stored.name))
+    ends = [(float(values.min()), float(values.max())) for values in finite if values.size]
+    if not ends:
+        return 0.0
+    return (max(high for _, high in ends) - min(low for low, _ in ends)) * _NEARLY
 
 
 def _is_constant(batch: npt.NDArray[Any], stored: StoredInput, faint: float) -> npt.NDArray[np.bool_]:
