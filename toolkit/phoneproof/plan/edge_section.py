@@ -30,7 +30,8 @@ class EdgeSection(Section):
 
     kind: None follows from the data, and is never audio. own: samples of your own beside the made ones.
     audio_input: the input that holds sound, for the kind audio, where several hold floats.
-    vocabulary: number of token ids; None is the greatest id in the data and one.
+    vocabulary: number of token ids; None is the length of the largest table that ids choose from in the
+    source model, or, where it has none, the greatest id in the data and one.
     """
 
     run: bool = True

@@ -280,13 +280,13 @@ def store_samples(
         return answer, "hit" if answer["hit"] else "made"
 
     outcome = context.step(step, key, make)
-    if not _is_sound(Path(str(outcome["path"]))):
+    if not is_sound(Path(str(outcome["path"]))):
         outcome, _ = make()
     findings = tuple(from_dict(Finding, item) for item in outcome["findings"])
     return StoredSamples(Path(outcome["path"]), outcome["digest"], outcome["count"], findings)
 
 
-def _is_sound(path: Path) -> bool:
+def is_sound(path: Path) -> bool:
     """Whether a stored set is there and has its digests: it may have been pruned or damaged since."""
     try:
         SampleStore.open(path, verify=True)

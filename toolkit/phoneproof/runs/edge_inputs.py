@@ -13,12 +13,11 @@ from phoneproof.data.set_specs import EntryPoint, set_to_dict
 from phoneproof.data.sets import open_set
 from phoneproof.data.store import SampleStore, SkippedSample
 from phoneproof.data.subset import ALL, Part, chosen
-from phoneproof.errors import StorageError
 from phoneproof.plan.data_section import DeclaredSet
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.runs.audit import SIZE_CAP_KEY, Audit, AuditedModel
+from phoneproof.runs.audit import SIZE_CAP_KEY, Audit, AuditedModel, is_sound
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.planned import edge_inputs_step
 from phoneproof.runs.steps import RunContext
@@ -108,7 +107,7 @@ def _model_edges(
 
     key = cache_key({"request": request, "own": _own_mark(context, plan, model, declared)})
     result = from_dict(Result, dict(context.step(step, key, make)))
-    if not all(_is_sound(one) for sets in result.targets for one in sets):
+    if not all(is_sound(Path(one.path)) for sets in result.targets for one in sets):
         result = from_dict(Result, make()[0])
     sets = [tuple(_edge_set(one) for one in stored) for stored in result.targets]
     by_inputs = {_key(inputs): found for inputs, found in zip(targets, sets, strict=True)}
@@ -117,15 +116,6 @@ def _model_edges(
 
 def _edge_set(stored: StoredEdgeSet) -> EdgeSet:
     return EdgeSet(stored.label, Path(stored.path), stored.digest, stored.samples, stored.not_held)
-
-
-def _is_sound(stored: StoredEdgeSet) -> bool:
-    """Whether a set is there and has its digests: it may have been pruned or damaged since."""
-    try:
-        SampleStore.open(Path(stored.path), verify=True)
-    except StorageError:
-        return False
-    return True
 
 
 def _request(
@@ -146,7 +136,7 @@ def _request(
         "kind": plan.edge.kind,
         "skip": list(plan.edge.skip),
         "audio_input": plan.edge.audio_input,
-        "vocabulary": plan.edge.vocabulary,
+        "vocabulary": plan.edge.vocabulary or next(iter(model.facts.anatomy.vocabularies), None),
         "own": None if declared is None else set_to_dict(declared.spec),
         "own_part": to_dict(ALL if declared is None else _part(plan, declared)),
         "own_names": plan.data.may_leave,

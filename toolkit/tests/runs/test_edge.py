@@ -196,9 +196,7 @@ def test_token_ids_of_a_real_model(tmp_path: Path) -> None:
         assert {gate.id: gate.verdict for gate in one.gates}["edge"] == "pass"
     told = finding(report, "EDGE-REFERENCE", "words/onnx").facts["inputs"]
     assert told == ("empty: not finite",)
-    assert finding(report, "EDGE-VOCABULARY-GUESSED", "words/onnx").facts["inputs"] == (
-        "out_of_vocabulary@ids",
-    )
+    assert not any(one.id == "EDGE-VOCABULARY-GUESSED" for one in report.findings), "the table has 20 rows"
 
 
 def test_builds_that_take_everything_pass(finished: Finished) -> None:
