@@ -1,6 +1,6 @@
 """What a source model is, as its inspection found it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,6 +48,24 @@ class Anatomy:
     causal: bool = False
 
 
+MOST_NAMES: Final = 20_000
+"""A model that has more names than this keeps them to itself: facts stand in the journal of every run."""
+
+
+@dataclass(frozen=True)
+class OperatorNames:
+    """All that a plan can call the operators of a source model: names and types, each sorted."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str], types: Iterable[str]) -> "OperatorNames | None":
+        """Those names and types; None where there are more than MOST_NAMES."""
+        found = cls(tuple(sorted(set(names))), tuple(sorted(set(types))))
+        return found if len(found.names) <= MOST_NAMES else None
+
+
 @dataclass(frozen=True)
 class SourceFacts:
     """Facts of one source model.
@@ -58,7 +76,7 @@ class SourceFacts:
     exported: of a Python function, the program that its module was exported to, a file in the inspection's
     work folder: the reference runs it, and most toolchains convert it. None for the other formats.
     open_inputs: shape as the model declares it, by name, of each input with an open length (None): the plan
-    fixed these.
+    fixed these. called: what a plan can call the operators; None where that is not known.
     """
 
     sha256: str
@@ -73,3 +91,4 @@ class SourceFacts:
     exported: FileRef | None = None
     open_inputs: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     anatomy: Anatomy = Anatomy()
+    called: OperatorNames | None = None

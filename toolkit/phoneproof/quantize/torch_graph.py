@@ -16,6 +16,32 @@ from torch.fx import GraphModule, Node
 from phoneproof.errors import SourceModelError, said
 from phoneproof.recipes.selection import refuse_unknown, wish
 from phoneproof.recipes.table import RecipeOptions
+from phoneproof.sources.program_operators import TorchOperator, aten_name, is_operator, operators_of
+
+__all__ = [
+    "ACTIVATIONS",
+    "ARITHMETIC",
+    "CLAMPS",
+    "PreparedProgram",
+    "QUANTIZABLE",
+    "SAME_VALUES",
+    "TorchOperator",
+    "aten_name",
+    "batch_norms",
+    "constant_value",
+    "fold_batch_norms",
+    "foldable_batch_norms",
+    "hidden",
+    "is_constant",
+    "is_float",
+    "is_operator",
+    "is_quantizable",
+    "kept_by_plan",
+    "prepare",
+    "separate_weights",
+    "spread_batch_norm",
+]
+"""Names of operators are those of sources/program_operators, given on to what quantizes."""
 
 SAME_VALUES: Final = frozenset(
     {"view", "reshape", "flatten", "permute", "transpose", "t", "squeeze", "unsqueeze", "contiguous"}
@@ -51,31 +77,6 @@ _BATCH_NORM: Final = torch.ops.aten.batch_norm.default
 
 
 @dataclass(frozen=True)
-class TorchOperator:
-    """One operator of the exported program.
-
-    node: its name in the graph. aten: its type there, without namespace and overload, as conv2d.
-    modules: paths of the modules that it is part of, the innermost first, as features.0.conv, features.0,
-    features. classes: the names of their classes, as Conv2d, Sequential. The model itself is left out.
-    """
-
-    node: str
-    aten: str
-    modules: tuple[str, ...]
-    classes: tuple[str, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All that a plan can name it by, the nearest first."""
-        return (self.node, *self.modules)
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """All types that a plan can name it by, the nearest first."""
-        return (self.aten, *self.classes)
-
-
-@dataclass(frozen=True)
 class PreparedProgram:
     """graph: what is calibrated and quantized (see prepare).
 
@@ -103,7 +104,7 @@ def prepare(program: Any) -> PreparedProgram:
             f"The exported program cannot be taken apart: {said(error)}.",
             next_step="Export the module again with this version of torch.",
         ) from error
-    operators = {node.name: _operator(node) for node in graph.graph.nodes if is_operator(node)}
+    operators = operators_of(graph)
     origins = {name: frozenset({name}) for name in operators}
     foldable = foldable_batch_norms(graph)
     for node in foldable:
@@ -116,18 +117,6 @@ def prepare(program: Any) -> PreparedProgram:
     graph.graph.lint()
     graph.recompile()
     return PreparedProgram(graph, operators, origins)
-
-
-def is_operator(node: Node) -> bool:
-    """Whether the node computes something: neither a constant nor a placeholder."""
-    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-
-
-def aten_name(node: Node) -> str:
-    """The operator's type without namespace and overload: conv2d; empty for a node that is no operator."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return ""
-    return node.target._schema.name.rpartition("::")[2]
 
 
 def is_float(node: Node) -> bool:
@@ -291,19 +280,6 @@ def _is_foldable(norm: Node, reads: Mapping[str, int]) -> bool:
     value = before.args[0].meta.get("val") if isinstance(before.args[0], Node) else None
     # A linear layer works on the last axis and a batch norm on the second: the same one of two axes only.
     return aten_name(before) == "linear" and isinstance(value, torch.Tensor) and value.ndim == 2
-
-
-def _operator(node: Node) -> TorchOperator:
-    stack = [(str(path), kind) for path, kind in node.meta.get("nn_module_stack", {}).values()]
-    # A module that is called a second time is written as path@1.
-    inner = [(path.partition("@")[0], kind) for path, kind in reversed(stack) if path]
-    classes = (kind.__qualname__ if isinstance(kind, type) else str(kind) for _, kind in inner)
-    return TorchOperator(
-        node.name,
-        aten_name(node),
-        tuple(path for path, _ in inner),
-        tuple(name.rpartition(".")[2] for name in classes),
-    )
 
 
 def _fused_groups(graph: GraphModule) -> list[tuple[str, ...]]:

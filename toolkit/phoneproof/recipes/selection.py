@@ -1,10 +1,14 @@
 """Which operators a plan leaves in float: by name, by type or all; a name beats a type, a type beats all."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from phoneproof.errors import RecipeError
 from phoneproof.recipes.table import RecipeOptions
+
+_SHOWN: Final = 8
 
 
 def wish(names: Sequence[str], types: Sequence[str], options: RecipeOptions) -> bool | None:
@@ -43,19 +47,36 @@ def kept_in_float(types: Mapping[str, str], options: RecipeOptions) -> frozenset
 
 def refuse_unknown(names: Iterable[str], types: Iterable[str], options: RecipeOptions) -> None:
     """RecipeError for a name or a type of the options that the source model does not have."""
+    for unknown in unknown_words(names, types, options):
+        raise RecipeError(unknown.what, where=unknown.key, next_step=unknown.next_step)
+
+
+@dataclass(frozen=True)
+class UnknownWord:
+    """A name or type that a source model does not have. key: the option that holds it."""
+
+    key: str
+    word: str
+    what: str
+    next_step: str
+
+
+def unknown_words(
+    names: Iterable[str], types: Iterable[str], options: RecipeOptions
+) -> Iterator[UnknownWord]:
+    """Every name and type of the options that is not among these, with the nearest that are."""
     known = {"names": (sorted(names), "operator"), "types": (sorted(types), "operator type")}
     for ending, (choices, what) in known.items():
         for key in (f"keep_float_{ending}", f"quantize_{ending}"):
-            _refuse_unknown(getattr(options, key), choices, key, what)
+            for word in getattr(options, key):
+                if word not in choices:
+                    sentence = f"The source model has no {what} {word[:80]!r}."
+                    yield UnknownWord(key, word, sentence, _nearest(word, choices))
 
 
-def _refuse_unknown(names: Iterable[str], choices: Sequence[str], key: str, what: str) -> None:
-    for name in names:
-        if name not in choices:
-            near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
-            listed = ", ".join(repr(choice) for choice in near or choices[:8])
-            raise RecipeError(
-                f"The source model has no {what} {name[:80]!r}.",
-                where=key,
-                next_step=f"{'Near ones' if near else 'It has'}: {listed}.",
-            )
+def _nearest(word: str, choices: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, choices, n=3, cutoff=0.5)
+    if near:
+        return f"Near ones: {', '.join(map(repr, near))}."
+    more = f" and {len(choices) - _SHOWN} more" if len(choices) > _SHOWN else ""
+    return f"It has: {', '.join(map(repr, choices[:_SHOWN]))}{more}."

@@ -33,12 +33,13 @@ from phoneproof.runs.handed_over import HandedOver
 from phoneproof.runs.model_audit import model_findings
 from phoneproof.runs.planned import inspect_step, samples_step
 from phoneproof.runs.scoring import ScoredOutput, check_labels, class_findings, scored_output
+from phoneproof.runs.selecting import check_selection
 from phoneproof.runs.steps import RunContext
 from phoneproof.workers.environments import environment_of
 
 SIZE_CAP_KEY: Final = "data.max_gb"
 FACTS_FILE: Final = "facts.json"
-FACTS_REVISION: Final = 2
+FACTS_REVISION: Final = 3
 """Raised when an inspection tells more than before: what is stored of an older one would lack it."""
 _INSPECTION: Final = "phoneproof.sources.inspect"
 
@@ -113,7 +114,8 @@ class Audit:
 def audit(context: RunContext, plan: Plan) -> Audit:
     """Inspect every model and store its sets.
 
-    PlanError where a metric does not fit a model; DataError if labels do not, or if a severe finding is not
+    RecipeError where a build names operators that a model does not have; PlanError where a metric does not
+    fit a model; DataError if labels do not, or if a severe finding is not
     waived.
     """
     with ThreadPoolExecutor(len(plan.models)) as pool:
@@ -191,6 +193,7 @@ def _audit_model(context: RunContext, plan: Plan, section: ModelSection) -> Audi
     key = section.key
     request = source_request(plan, section)
     facts, path = _inspected(context, plan, section, request)
+    check_selection(plan, section, facts)
     scored = scored_output(plan, facts.outputs)
     if plan.edge.run:
         check_fits(facts.inputs, plan.edge.kind, plan.edge.audio_input)

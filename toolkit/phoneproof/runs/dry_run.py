@@ -25,6 +25,7 @@ from phoneproof.runs.folder import read_journal
 from phoneproof.runs.planned import build_step, folder_name, inspect_step, job_step, samples_step
 from phoneproof.runs.run import RunOptions, check
 from phoneproof.runs.scoring import scored_output
+from phoneproof.runs.selecting import check_selection
 from phoneproof.runs.wanted import WantedBuild, wanted_builds
 from phoneproof.workers.environments import environment_of
 
@@ -58,13 +59,14 @@ class _Foresight:
         return state
 
     def facts(self, section: ModelSection) -> SourceFacts | None:
-        """What an inspection found that is likely to find the same now. PlanError as `scored_output`."""
+        """What an inspection found that is likely to find the same now. Raises what the audit does."""
         key = inspection_key(self.plan, section)
         found = stored_facts(self.store, key)
         self.say(inspect_step(section.key), key, found is not None)
         if found is None:
             return None
         facts = from_dict(SourceFacts, found)
+        check_selection(self.plan, section, facts)
         scored_output(self.plan, facts.outputs)
         return facts
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from phoneproof.builds.source_facts import SourceFacts
+from phoneproof.builds.source_facts import OperatorNames, SourceFacts
 from phoneproof.protocol.work import Progress
 from phoneproof.sources.anatomy_onnx import anatomy_onnx
 from phoneproof.sources.axes import refuse_batch
@@ -34,6 +34,7 @@ def inspect_onnx(request: OnnxSourceRequest, progress: Progress) -> SourceFacts:
         ir=source.model.ir_version,
         open_inputs=source.open_inputs,
         anatomy=anatomy_onnx(source.model),
+        called=OperatorNames.of((n.name for n in graph.node), (n.op_type for n in graph.node)),
     )
 
 

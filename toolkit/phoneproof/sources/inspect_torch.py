@@ -7,11 +7,12 @@ from pathlib import Path
 
 import torch
 
-from phoneproof.builds.source_facts import SourceFacts
+from phoneproof.builds.source_facts import OperatorNames, SourceFacts
 from phoneproof.protocol.job import FileRef
 from phoneproof.protocol.work import Progress
 from phoneproof.sources.anatomy_torch import anatomy_torch
 from phoneproof.sources.exported_program import ExportedSource, load_program
+from phoneproof.sources.program_operators import operators_of
 from phoneproof.sources.program_running import check_repeatable
 from phoneproof.sources.python_module import code_files
 from phoneproof.sources.pytorch import export_to
@@ -48,6 +49,7 @@ def _facts(source: ExportedSource, files: Iterable[FileRef], exported: FileRef |
         operator_type(str(node.target)) for node in program.graph.nodes if node.op == "call_function"
     )
     weights = (*program.state_dict.values(), *program.constants.values())
+    named = operators_of(program.module(check_guards=False)).values()
     return SourceFacts(
         sha256=source.sha256,
         size_bytes=sum(file.size_bytes for file in listed) if exported is None else exported.size_bytes,
@@ -59,6 +61,7 @@ def _facts(source: ExportedSource, files: Iterable[FileRef], exported: FileRef |
         exported=exported,
         open_inputs=source.open_inputs,
         anatomy=anatomy_torch(program),
+        called=OperatorNames.of((n for o in named for n in o.names), (t for o in named for t in o.types)),
     )
 
 

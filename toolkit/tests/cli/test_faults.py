@@ -152,3 +152,23 @@ def test_a_batch_of_four_in_the_plan_is_told_before_anything_is_built(lean: Proj
     lean.change('format = "onnx"', 'format = "onnx"\nshapes = { image = [4, 3, 12, 12] }')
     one_error(call("build", "--out", "run"), 2, "'image'", "length 1, but 4 is asked for", "shapes")
     assert not list((lean.folder / "run" / "builds").glob("*"))
+
+
+KEPT = 'recipe = "onnx-int8-dynamic"\nkeep_float_names = ["hed"]\nkeep_float_types = ["Conv2D"]'
+
+
+def test_operators_that_the_model_lacks_are_told_before_anything_is_built(lean: Project, call: Call) -> None:
+    lean.change('recipe = "onnx-int8-dynamic"', KEPT)
+    assert call("run", "--out", "run", "--dry-run").code == 0  # nothing has looked into the model yet
+    for command in ("audit", "build", "run"):
+        answer = call(command, "--out", "run")
+        assert answer.code == 2, answer
+        assert "The source model has no operator 'hed'" in answer.err
+        assert "Near ones: 'head'." in answer.err
+        assert "The source model has no operator type 'Conv2D'" in answer.err
+        assert "Near ones: 'Conv'." in answer.err
+        assert "builds #1.keep_float_names" in answer.err
+    assert not (lean.folder / "run" / "builds").exists()
+    foreseen = call("run", "--out", "run", "--dry-run")
+    assert foreseen.code == 2
+    assert "Near ones: 'head'." in foreseen.err

@@ -15,6 +15,7 @@ import torch
 from phoneproof.errors import SourceModelError
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.protocol.work import Progress
+from phoneproof.quantize.torch_graph import prepare
 from phoneproof.sources.agreement import disagreement, sqnr_db, trial_inputs
 from phoneproof.sources.export_onnx import export, onnx_of
 from phoneproof.sources.exported_program import load_program
@@ -70,6 +71,11 @@ def test_the_inspection_exports_and_says_what_the_source_is(tmp_path: Path) -> N
         Progress(tmp_path),
     )
     assert program["sha256"] == facts["sha256"]
+    every = prepare(torch.export.load(tmp_path / "model.pt2")).operators.values()
+    assert facts["called"] == program["called"]
+    assert set(facts["called"]["names"]) == {name for one in every for name in one.names}
+    assert set(facts["called"]["types"]) == {kind for one in every for kind in one.types}
+    assert {"conv2d", "Conv2d"} <= set(facts["called"]["types"])
     assert str(CODE).encode() not in (tmp_path / "model.pt2").read_bytes()
 
 

@@ -63,6 +63,15 @@ def test_inputs_and_outputs_come_in_the_sources_order(done: Mapping[str, Done]) 
     assert done["keras"].result["parameters"] == done["saved"].result["parameters"]
 
 
+def test_what_a_plan_can_call_operators_is_told(done: Mapping[str, Done]) -> None:
+    layers, types = (set(done["keras"].result["called"][one]) for one in ("names", "types"))
+    assert {"conv", "norm", "clip", "depthwise", "words", "hidden", "box"} <= layers
+    assert {"Conv2D", "BatchNormalization", "DepthwiseConv2D", "Dense", "MatMul"} <= types
+    names = set(done["saved"].result["called"]["names"])
+    assert any(name.endswith("hidden/MatMul") or name.endswith("hidden_1/MatMul") for name in names)
+    assert all(name.rpartition("/")[0] in names for name in names if "/" in name)  # scopes too
+
+
 def test_a_signature_has_no_order_so_its_names_are_sorted(done: Mapping[str, Done]) -> None:
     assert tensors(done["saved"], "inputs") == [
         ("ids", "int32", (1, 8)),
