@@ -7,13 +7,14 @@ WORKERS ?= 2
 # By file, so that what a module makes once is made once: pytest-xdist 3.8 with pytest 9.2 ignores loadgroup.
 TEST_OPTIONS ?=
 
-.PHONY: help demo test test-slow check format setup
+.PHONY: help demo test test-slow test-android check format setup
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo       the whole chain on real data: trains a small network, quantizes it, judges it'
 	@echo 'make test       the tests, without the slow ones'
 	@echo 'make test-slow  the slow tests'
+	@echo 'make test-android  the core of the Android harness, on a JVM'
 	@echo 'make check      ruff, mypy, import contracts'
 	@echo 'make format     ruff: format and mend what it can'
 
@@ -31,6 +32,10 @@ test: .venv/set-up
 test-slow: .venv/set-up
 	@scripts/setup-system
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
+
+# Needs neither .venv nor Gradle.
+test-android:
+	@scripts/test-android
 
 check: .venv/set-up
 	$(BIN)/ruff check .

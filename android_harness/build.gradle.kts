@@ -1,0 +1,3 @@
+plugins {
+    alias(libs.plugins.kotlin.jvm) apply false
+}
