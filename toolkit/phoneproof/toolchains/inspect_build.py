@@ -75,16 +75,23 @@ _ROWS: Final[Mapping[Format, _Row]] = {
 
 
 def inspect_build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
-    """Inspect one build. Raises BuildFileError, RecipeError, StorageError and what its runtime raises."""
+    """Inspect one build.
+
+    Raises BuildFileError, RecipeError and what its runtime raises; StorageError where the file changes
+    while it is read.
+    """
     wanted = from_dict(InspectionRequest, request)
     path, row = Path(wanted.file), _ROWS[_format(wanted)]
     progress.say("read")
     out = folder / wanted.out
     out.mkdir(parents=True, exist_ok=True)
     _copy(path, out / row.model_file)
-    found = _inspector(row)(out / row.model_file)
-    progress.say("check")
-    manifest = _manifest(wanted, row, found, out / row.model_file)
+    try:
+        found = _inspector(row)(out / row.model_file)
+        progress.say("check")
+        manifest = _manifest(wanted, row, found, out / row.model_file)
+    except PhoneproofError as error:
+        raise _of_the_file(error, out / row.model_file, path) from error
     write_atomically(out / MANIFEST_FILE, json.dumps(to_dict(manifest), allow_nan=False, indent=1) + "\n")
     is_quantized = found.precision in (Precision.INT8, Precision.INT16X8)
     findings: list[Finding] = []
@@ -122,6 +129,17 @@ def _copy(path: Path, target: Path) -> None:
         raise StorageError(
             "The build changed while it was read.", where=str(path), next_step="Start the command again."
         )
+
+
+def _of_the_file(error: PhoneproofError, copy: Path, path: Path) -> PhoneproofError:
+    """The error as one of the user's file, a copy of which was read.
+
+    To a runtime a package without its weights is a damaged store; here only this build is damaged, and the
+    others of the plan go on.
+    """
+    kind = BuildFileError if isinstance(error, StorageError) else type(error)
+    what, where = (text.replace(str(copy), str(path)) for text in (error.what, error.where or str(path)))
+    return kind(what, where=where, next_step=error.next_step, **error.facts)
 
 
 def _inspector(row: _Row) -> Callable[[Path], Inspected]:

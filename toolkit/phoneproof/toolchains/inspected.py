@@ -1,9 +1,11 @@
 """What an inspector of one format finds in a build that was made elsewhere."""
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from phoneproof.builds.manifest import FloatOperator, WideTensor
+from phoneproof.errors import said
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import Precision, TargetFloor
 
@@ -24,3 +26,10 @@ class Inspected:
     wide_tensors: tuple[WideTensor, ...]
     not_delegated: Mapping[str, int] | None = None
     open_outputs: frozenset[str] = field(default_factory=frozenset)
+
+
+def what_is_damaged(error: BaseException) -> str:
+    """What a reader of flatbuffers met in a damaged file, as the end of a sentence."""
+    if isinstance(error, (struct.error, IndexError)):
+        return "it points to content beyond its end"
+    return said(error)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from phoneproof.builds.manifest import WideTensor
-from phoneproof.errors import BuildFileError, said
+from phoneproof.errors import BuildFileError
 from phoneproof.protocol.tensors import DTYPE_SIZES
 from phoneproof.recipes.table import Precision
+from phoneproof.toolchains.inspected import what_is_damaged
 from phoneproof.toolchains.result import widest
 from phoneproof.toolchains.xnnpack_graph import XNNPACK, read_xnnpack_graph
 
@@ -116,7 +117,7 @@ def read_pte(path: Path) -> PteFile:
         *(AssertionError, RuntimeError),
     ) as error:  # what ExecuTorch's reader raises on damaged files: it checks few things itself
         raise BuildFileError(
-            f"The ExecuTorch program is damaged: {said(error)}.",
+            f"The ExecuTorch program is damaged: {what_is_damaged(error)}.",
             where=str(path),
             next_step="Copy or export it again, and check that the copy is complete.",
         ) from error

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from phoneproof.builds.manifest import WideTensor
-from phoneproof.errors import BuildFileError, said
+from phoneproof.errors import BuildFileError
 from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.recipes.table import Precision
+from phoneproof.toolchains.inspected import what_is_damaged
 from phoneproof.toolchains.result import widest
 
 REPRESENTATION_TYPES: Final = frozenset({"QUANTIZE", "DEQUANTIZE"})
@@ -116,7 +117,7 @@ def read_tflite(path: Path) -> TfliteFile:
         return _read(path, content)
     except (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise BuildFileError(
-            f"The TFLite file is damaged: {said(error)}.",
+            f"The TFLite file is damaged: {what_is_damaged(error)}.",
             where=str(path),
             next_step="Copy or convert the model again, and check that the copy is complete.",
         ) from error

@@ -122,8 +122,10 @@ def test_open_axes_take_the_sources_lengths_and_outputs_those_of_a_run(tmp_path:
 
 def test_custom_operators_are_named_and_refused(tmp_path: Path) -> None:
     path = sums(tmp_path / "custom.tflite", ["FlexErf"])
-    with pytest.raises(BuildFileError, match="FlexErf"):
+    with pytest.raises(BuildFileError, match="FlexErf") as caught:
         inspected(path, LEFT_RIGHT, RESULT, tmp_path / "work")
+    assert caught.value.where == str(path)
+    assert caught.value.facts["operators"] == ("FlexErf",)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
@@ -131,8 +133,10 @@ def test_a_truncated_file_is_one_error(tmp_path: Path, share: float) -> None:
     whole = sums(tmp_path / "whole.tflite", ["RELU"]).read_bytes()
     path = tmp_path / "cut.tflite"
     path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(BuildFileError):
+    with pytest.raises(BuildFileError) as caught:
         inspected(path, LEFT_RIGHT, RESULT, tmp_path / "work")
+    assert caught.value.where == str(path)
+    assert "unpack_from" not in caught.value.what
 
 
 def test_a_format_other_than_the_plans_is_refused(tmp_path: Path) -> None:

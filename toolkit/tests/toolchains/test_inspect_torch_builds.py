@@ -149,6 +149,7 @@ def test_a_truncated_program_is_one_error(folder: Path, tmp_path: Path, share: f
     error = inspected(path, tmp_path / "work")
     assert isinstance(error, dict)
     assert error["class"] == "BuildFileError"
+    assert error["where"] == str(path)
 
 
 def test_a_package_without_its_weights_is_an_error(folder: Path, tmp_path: Path) -> None:
@@ -157,7 +158,9 @@ def test_a_package_without_its_weights_is_an_error(folder: Path, tmp_path: Path)
     next(path.rglob("weight.bin")).unlink()
     error = inspected(path, tmp_path / "work")
     assert isinstance(error, dict)
-    assert error["class"] in ("BuildFileError", "StorageError")
+    assert error["class"] == "BuildFileError"  # a StorageError would end the whole run
+    assert "weight.bin' is missing" in error["what"]
+    assert error["where"] == str(path)  # not the copy that was read
 
 
 def test_links_out_of_a_package_are_refused(folder: Path, tmp_path: Path) -> None:
