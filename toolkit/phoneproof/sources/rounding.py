@@ -12,18 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from phoneproof.sources.agreement import Arrays, Network, sqnr_db
-
-FLOAT_SLACK_DB: Final = 20.0
-"""A dot product of a thousand terms errs by some ten units, where each result is moved by one at most.
-XNNPACK's MobileNetV2 is 124 dB from torch's, which is 131 dB from itself when its results are moved."""
-
-MOST_FLOAT_DB: Final = 100.0
+from phoneproof.sources.agreement import FLOAT_SLACK_DB, MOST_FLOAT_DB, Arrays, Network, joined, sqnr_db
 
 STEP_SHARE: Final = 0.1
 """Share of a step by which values are moved before they are rounded to it: one in twenty takes the next
@@ -65,7 +58,9 @@ class MovedResults(_Moved):  # type: ignore[no-untyped-call]
     def _moved(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
-        return value * (1 + self.noise(value) * torch.finfo(value.dtype).eps)
+        moved = value * (1 + self.noise(value) * torch.finfo(value.dtype).eps)
+        # Whole numbers are exact, as indices, masks and counts are that a program computes in float.
+        return torch.where(value == value.round(), value, moved)
 
 
 class MovedSteps(_Moved):  # type: ignore[no-untyped-call]
@@ -89,22 +84,22 @@ def least_float_db(network: Network, samples: Sequence[Arrays], expected: Sequen
 
 
 def least_step_db(network: Network, samples: Sequence[Arrays], expected: Sequence[Array]) -> list[float]:
-    """Likewise of a build of the quantized program `network`.
+    """Likewise of a build of the quantized program `network`; of an output that no step reaches, as of float.
 
     network: computed by torch in float, between operators that quantize (quantize_per_tensor of aten or of
-    quantized_decomposed). Of an output that none of these reaches, the limit is that of float.
+    quantized_decomposed).
     """
+    steps = step_db(network, samples, expected)
+    if math.inf not in steps:
+        return steps
+    pairs = zip(steps, least_float_db(network, samples, expected), strict=True)
+    return [of_float if one == math.inf else one for one, of_float in pairs]
+
+
+def step_db(network: Network, samples: Sequence[Arrays], expected: Sequence[Array]) -> list[float]:
+    """As `least_step_db`, but infinite for an output that no step reaches."""
     moved = _least_db(network, samples, expected, [MovedSteps(STEP_SHARE, seed) for seed in range(_DRAWS)])
-    if math.inf not in moved:
-        return [steps - STEP_SLACK_DB for steps in moved]
-    pairs = zip(moved, least_float_db(network, samples, expected), strict=True)
-    return [of_float if steps == math.inf else steps - STEP_SLACK_DB for steps, of_float in pairs]
-
-
-def joined(network: Network, samples: Sequence[Arrays]) -> list[Array]:
-    """Each output over all samples, in one array of one axis."""
-    found = [[one.ravel() for one in network(arrays)] for arrays in samples]
-    return [np.concatenate(values) for values in zip(*found, strict=True)]
+    return [one - STEP_SLACK_DB for one in moved]
 
 
 @contextmanager

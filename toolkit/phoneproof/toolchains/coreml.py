@@ -8,11 +8,14 @@ Request (BuildRequest): recipe, options, an exported program, and ranges for cor
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+
+import numpy as np
 
 from phoneproof.builds.manifest import FloatOperator
 from phoneproof.errors import ProtocolError
@@ -20,10 +23,12 @@ from phoneproof.protocol.work import Progress, run_worker
 from phoneproof.quantize.torch_graph import PreparedProgram, kept_by_plan, prepare
 from phoneproof.recipes.table import Mode, Precision, Recipe
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
+from phoneproof.sources.agreement import MOST_FLOAT_DB, Arrays, joined
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
+from phoneproof.sources.rounding import one_thread, step_db
 from phoneproof.toolchains.coreml_check import Run, check_build, run_of, with_decoded_weights
-from phoneproof.toolchains.coreml_compare import LEAST_SQNR_DB
+from phoneproof.toolchains.coreml_compare import random_inputs
 from phoneproof.toolchains.coreml_convert import convert, mark_origins
 from phoneproof.toolchains.coreml_converted import Conversion, Converted
 from phoneproof.toolchains.coreml_int8 import quantize_program
@@ -37,6 +42,8 @@ from phoneproof.toolchains.request import BuildRequest, ranges_of, read_request
 from phoneproof.toolchains.result import Made, finish
 
 TOOLCHAIN: Final = TOOLCHAINS["coreml"]
+
+_SAMPLES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,11 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Written:
-    """What became of the package: what it must compute, at least how near, and what is in float in it."""
+    """What became of the package: what it must compute, how near (see check_build), and what is in float."""
 
     run: Run
-    least_db: float
+    samples: Sequence[Arrays]
+    near: Precision | Sequence[float]
     left: tuple[FloatOperator, ...] = ()
     kept_in_int8: tuple[str, ...] = ()
 
@@ -97,7 +105,8 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
 
 def _write_float(task: _Task) -> _Written:
     task.write(task.convert(task.source.program).model)
-    return _Written(run_of(task.source.program), LEAST_SQNR_DB[task.recipe.precision])
+    run = run_of(task.source.program)
+    return _Written(run, random_inputs(task.source.inputs, run), task.recipe.precision)
 
 
 def _write_int8_weights(task: _Task) -> _Written:
@@ -112,7 +121,8 @@ def _write_int8_weights(task: _Task) -> _Written:
         task.write(converted.model, wide)
         inputs = tuple(feature.name for feature in read_mlpackage(wide).inputs)
         run = with_decoded_weights(wide, task.path, plan.quantized, inputs)
-    return _Written(run, LEAST_SQNR_DB[Precision.FLOAT16], plan.left)
+    samples = random_inputs(task.source.inputs, run_of(task.source.program))
+    return _Written(run, samples, [MOST_FLOAT_DB] * len(task.source.outputs), plan.left)
 
 
 def _write_int8(task: _Task) -> _Written:
@@ -126,8 +136,18 @@ def _write_int8(task: _Task) -> _Written:
         raise nothing_quantized(task.recipe, task.source.path)
     sources = sources_of(converted.origins, task.prepared)
     found = left_in_float(file.operators, sources, task.kept, quantized.unsafe, quantized.fed_by_int8)
-    least = LEAST_SQNR_DB[Precision.INT8]
-    return _Written(run_of(quantized.program), least, found.left, found.kept_in_int8)
+    run, samples = run_of(quantized.program), _calibration(task)
+    with one_thread():
+        near = step_db(run, samples, joined(run, samples))
+    return _Written(run, samples, near, found.left, found.kept_in_int8)
+
+
+def _calibration(task: _Task) -> list[Arrays]:
+    """The first samples of the calibration set, whose ranges the build has."""
+    if task.wanted.samples is None:
+        return random_inputs(task.source.inputs, run_of(task.source.program))
+    first = islice(task.wanted.samples.read(task.source.inputs), _SAMPLES)
+    return [[np.array(sample[spec.name]) for spec in task.source.inputs] for sample in first]
 
 
 _WRITERS: Final[Mapping[Mode, Callable[[_Task], _Written]]] = {
@@ -141,7 +161,7 @@ def _checked(task: _Task, written: _Written) -> Made:
     """The facts of the package, once it has given what it must."""
     source = task.source
     made = made_of(task.path, source, task.recipe, written.left, written.kept_in_int8)
-    check_build(task.path, written.run, source.inputs, made.inputs, made.outputs, written.least_db)
+    check_build(task.path, written.run, written.samples, made.inputs, made.outputs, written.near)
     return made
 
 

@@ -1,26 +1,28 @@
 """Whether a Core ML build computes what it was made of, by the interpreter: Core ML runs on macOS only."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
 
 from phoneproof.errors import ToolchainError, UnsupportedOperatorError, said
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.runtimes.mil.interpreter import prepare, run
+from phoneproof.recipes.table import Precision
+from phoneproof.runtimes.mil.interpreter import Hold, PreparedBlock, prepare
 from phoneproof.runtimes.mil.package import read_package
-from phoneproof.runtimes.mil.types import held
 from phoneproof.runtimes.mil_interpreter import load
 from phoneproof.runtimes.runtime import LoadRequest
+from phoneproof.sources.agreement import Arrays, joined
 from phoneproof.sources.exported_program import runner
-from phoneproof.toolchains.coreml_compare import Array, random_inputs, refuse_wrong
+from phoneproof.sources.rounding import one_thread
+from phoneproof.toolchains.coreml_compare import Answers, Array, refuse_wrong
+from phoneproof.toolchains.coreml_rounding import computed, least_db, widened
 
-_MIL_DTYPES: Final = {"float32": "fp32", "float16": "fp16", "int32": "int32"}
-
-Run = Callable[[Sequence[Array]], Sequence[Array]]
+Run = Callable[[Arrays], list[Array]]
 """What a build must compute: arrays in the source's dtypes and order in, all outputs in order out."""
 
 
@@ -28,7 +30,7 @@ def run_of(program: Any) -> Run:
     """An exported program as a reference."""
     call = runner(program)
 
-    def compute(arrays: Sequence[Array]) -> list[Array]:
+    def compute(arrays: Arrays) -> list[Array]:
         with torch.no_grad():
             return [one.detach().numpy() for one in call([torch.from_numpy(array) for array in arrays])]
 
@@ -38,33 +40,53 @@ def run_of(program: Any) -> Run:
 def check_build(
     package: Path,
     reference: Run,
-    sources: Sequence[TensorSpec],
+    samples: Sequence[Arrays],
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
-    least_db: float,
+    near: Precision | Sequence[float],
 ) -> None:
-    """ToolchainError unless the package loads, and one random input gives what it should.
+    """ToolchainError unless the package loads, and gives for the samples what it should.
 
-    reference: what was converted. sources: its inputs; inputs, outputs: the build's, in the same order.
+    reference: what was converted, which takes the samples. inputs, outputs: the build's, in the same order.
+    near: the precision in which it is measured what rounding leaves of each output; or the SQNR in dB that
+    each reaches, infinite where it is to be measured: in float16, as the float parts of int8 builds compute.
     A program with operators that the interpreter does not know is not run: it may be right all the same.
     """
-    arrays = random_inputs(sources)
-    results = interpreted(package, inputs, arrays)
-    if results is None:
+    precision = near if isinstance(near, Precision) else Precision.FLOAT16 if math.inf in near else None
+    answers = interpreted(package, inputs, samples, precision)
+    if answers is None:
         return
-    expected = [value.astype(spec.dtype) for value, spec in zip(reference(arrays), outputs, strict=True)]
-    refuse_wrong(outputs, results, expected, least_db, package)
+    least = answers.least_db
+    if not isinstance(near, Precision):
+        measured = least or near
+        least = [other if one == math.inf else one for one, other in zip(near, measured, strict=True)]
+    refuse_wrong(outputs, answers, joined(reference, samples), least, package)
 
 
-def interpreted(package: Path, inputs: Sequence[TensorSpec], arrays: Sequence[Array]) -> list[Array] | None:
-    """The package's outputs in order; None where it has operators that the interpreter does not know.
+def interpreted(
+    package: Path, inputs: Sequence[TensorSpec], samples: Sequence[Arrays], precision: Precision | None
+) -> Answers | None:
+    """What the package gives; None where it has operators that the interpreter does not know.
 
-    ToolchainError if it does not load or run.
+    precision: what to measure the limits in; None for no limits. ToolchainError if it does not load or run.
     """
-    feed = {spec.name: array.astype(spec.dtype) for spec, array in zip(inputs, arrays, strict=True)}
+    names = [spec.name for spec in inputs]
     try:
-        session = load(LoadRequest(package, "cpu", allow_fallback=True, threads=1, options={}))
-        return list(session.prepare(feed)())
+        with one_thread():
+            session = load(LoadRequest(package, "cpu", allow_fallback=True, threads=1, options={}))
+            outputs = []
+            for arrays in samples:
+                typed = zip(inputs, arrays, strict=True)
+                feed = {spec.name: array.astype(spec.dtype) for spec, array in typed}
+                outputs.append(list(session.prepare(feed)()))
+            read = read_package(package)
+            block = prepare(read.program)
+
+            def compute(block: PreparedBlock, hold: Hold) -> list[Array]:
+                return computed(block, read, names, samples, hold)
+
+            least = [] if precision is None else least_db(block, compute, precision)
+            return Answers(tuple(outputs), compute(block, widened), least)
     except UnsupportedOperatorError:
         return None
     except Exception as error:  # the interpreter is new ground: whatever it meets, the build is not proven
@@ -78,7 +100,7 @@ def interpreted(package: Path, inputs: Sequence[TensorSpec], arrays: Sequence[Ar
 def with_decoded_weights(
     float_package: Path, package: Path, quantized: Sequence[str], inputs: Sequence[str]
 ) -> Run:
-    """The float program with the weights that the int8 package holds: what that package must compute.
+    """The float program with the weights that the int8 package holds, in float32: what that must compute.
 
     quantized: names of the constants that are int8 there. inputs: names of the packages' inputs, in order.
     ToolchainError for a weight that is not int8, which the vendor only warns of, or more than a step off.
@@ -95,17 +117,7 @@ def with_decoded_weights(
             raise _faulty(name, "is more than a step off")
         replaced[name] = value
     block = replace(block, constants=replaced)
-    types = {feature.name: feature.dtype for feature in wide.inputs}
-
-    def compute(arrays: Sequence[Array]) -> list[Array]:
-        feed = {
-            name: held(array.astype(types[name]), _MIL_DTYPES[types[name]])
-            for name, array in zip(inputs, arrays, strict=True)
-        }
-        results = run(block, feed)
-        return [results[feature.name] for feature in wide.outputs]
-
-    return compute
+    return lambda arrays: computed(block, wide, inputs, [arrays], widened)
 
 
 def _faulty(name: str, what: str) -> ToolchainError:

@@ -1,7 +1,8 @@
 """Runs a package by the interpreter in a process of its own, for a toolchain whose process has no torch.
 
 `python -m phoneproof.toolchains.coreml_run REQUEST.json`. Request (RunRequest); result: `{"outputs": file or
-null, "reference": file or null}`, .npz files in the request's folder with arrays by number.
+null, "wide": file or null, "reference": file or null, "least_db": [...]}`, .npz files in the request's folder
+with arrays by number.
 """
 
 import json
@@ -27,6 +28,9 @@ from phoneproof.protocol.work import (
     run_worker,
     write_atomically,
 )
+from phoneproof.recipes.table import Precision
+from phoneproof.sources.agreement import Arrays, joined
+from phoneproof.toolchains.coreml_compare import Answers
 
 _ARRAYS: Final = "arrays.npz"
 _REQUEST: Final = "request.json"
@@ -34,30 +38,34 @@ _REQUEST: Final = "request.json"
 
 @dataclass(frozen=True)
 class RunRequest:
-    """package: to run. inputs: its own. quantized: constants of it that are int8, if it was made of the float
-    package `float_package`, which is then run with them: what the package must give.
+    """package: to run. inputs: its own. samples: how many there are. precision: to measure limits in, if any.
+
+    quantized: constants of it that are int8, if it was made of the float package `float_package`, which is
+    then run with them: what the package must give.
     """
 
     package: str
     inputs: tuple[TensorSpec, ...]
+    samples: int
+    precision: Precision | None = None
     float_package: str | None = None
     quantized: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """outputs: of the package, None where it has operators that the interpreter does not know. reference: of
-    the float package with the int8 weights, where one was given.
+    """answers: of the package, None where it has operators that the interpreter does not know. reference: of
+    the float package with the int8 weights, where one was given, each output over all samples.
     """
 
-    outputs: list[NDArray[Any]] | None
+    answers: Answers | None
     reference: list[NDArray[Any]] | None
 
 
-def run_apart(request: RunRequest, arrays: Sequence[NDArray[Any]], folder: Path) -> Outputs:
+def run_apart(request: RunRequest, samples: Sequence[Arrays], folder: Path) -> Outputs:
     """Run the package in another process, with `folder` to work in. ToolchainError as coreml_check."""
     folder.mkdir(parents=True, exist_ok=True)
-    _save(folder / _ARRAYS, arrays)
+    _save(folder / _ARRAYS, [array for arrays in samples for array in arrays])
     write_atomically(folder / _REQUEST, json.dumps(to_dict(request)))
     command = [sys.executable, "-m", "phoneproof.toolchains.coreml_run", str(folder / _REQUEST)]
     environment = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
@@ -73,7 +81,10 @@ def run_apart(request: RunRequest, arrays: Sequence[NDArray[Any]], folder: Path)
             next_step="The log tells where.",
         )
     found = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
-    return Outputs(*(_load(folder, found[name]) for name in ("outputs", "reference")))
+    outputs, wide, reference = (_load(folder, found[name]) for name in ("outputs", "wide", "reference"))
+    if outputs is None or wide is None:
+        return Outputs(None, None)
+    return Outputs(Answers(_parted(outputs, len(samples)), wide, found["least_db"]), reference)
 
 
 def run(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping[str, Any]:
@@ -81,18 +92,25 @@ def run(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mapping
     from phoneproof.toolchains.coreml_check import interpreted, with_decoded_weights
 
     wanted = from_dict(RunRequest, request)
-    arrays = _load(folder, _ARRAYS) or []
-    outputs = interpreted(Path(wanted.package), wanted.inputs, arrays)
-    reference = None
-    if wanted.float_package is not None and outputs is not None:
+    samples = _parted(_load(folder, _ARRAYS) or [], wanted.samples)
+    answers = interpreted(Path(wanted.package), wanted.inputs, samples, wanted.precision)
+    if answers is None:
+        return {"outputs": None, "wide": None, "reference": None, "least_db": []}
+    found = {"outputs": [one for values in answers.outputs for one in values], "wide": answers.wide}
+    if wanted.float_package is not None:
         names = [spec.name for spec in wanted.inputs]
         packages = (Path(wanted.float_package), Path(wanted.package))
-        reference = list(with_decoded_weights(*packages, wanted.quantized, names)(arrays))
-    found = {"outputs": outputs, "reference": reference}
+        found["reference"] = joined(with_decoded_weights(*packages, wanted.quantized, names), samples)
     for name, values in found.items():
-        if values is not None:
-            _save(folder / f"{name}.npz", values)
-    return {name: None if values is None else f"{name}.npz" for name, values in found.items()}
+        _save(folder / f"{name}.npz", values)
+    files = {name: f"{name}.npz" if name in found else None for name in ("outputs", "wide", "reference")}
+    return {**files, "least_db": answers.least_db}
+
+
+def _parted(arrays: Sequence[NDArray[Any]], count: int) -> tuple[list[NDArray[Any]], ...]:
+    """Arrays of `count` samples, one after the other, by sample."""
+    size = len(arrays) // count
+    return tuple(list(arrays[index * size : (index + 1) * size]) for index in range(count))
 
 
 def _save(path: Path, arrays: Sequence[NDArray[Any]]) -> None:

@@ -19,12 +19,13 @@ tensorflow()  # before coremltools, which is then kept from torch (runtimes/core
 
 from phoneproof.errors import ProtocolError  # noqa: E402
 from phoneproof.protocol.work import Progress, run_worker  # noqa: E402
-from phoneproof.recipes.table import Mode, Precision, Recipe  # noqa: E402
+from phoneproof.recipes.table import Mode, Recipe  # noqa: E402
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings  # noqa: E402
+from phoneproof.sources.agreement import MOST_FLOAT_DB, joined  # noqa: E402
 from phoneproof.sources.inspect_tensorflow import load_tensorflow  # noqa: E402
 from phoneproof.sources.request import KerasSourceRequest, SavedModelRequest  # noqa: E402
 from phoneproof.sources.tensorflow_graph import TensorflowSource, input_name, source_network  # noqa: E402
-from phoneproof.toolchains.coreml_compare import LEAST_SQNR_DB, random_inputs, refuse_wrong  # noqa: E402
+from phoneproof.toolchains.coreml_compare import random_inputs, refuse_wrong  # noqa: E402
 from phoneproof.toolchains.coreml_converted import (  # noqa: E402
     Conversion,
     Converted,
@@ -90,15 +91,14 @@ class _Writing:
             self._write(model.model, self._path)
             progress.say("check")
             made = made_of(self._path, self._source, self._recipe)
-            self._judge(made, RunRequest(str(self._path), made.inputs), LEAST_SQNR_DB[self._recipe.precision])
+            self._judge(made, RunRequest(str(self._path), made.inputs, 1, self._recipe.precision))
             return made
         plan = self._quantized(model)
         progress.say("check")
         wide = self._folder / _JUDGED / MODEL_FILE
         self._write(model.model, wide)
         made = made_of(self._path, self._source, self._recipe, plan.left)
-        run = RunRequest(str(self._path), made.inputs, str(wide), plan.quantized)
-        self._judge(made, run, LEAST_SQNR_DB[Precision.FLOAT16])
+        self._judge(made, RunRequest(str(self._path), made.inputs, 1, None, str(wide), plan.quantized))
         return made
 
     def _quantized(self, model: Converted) -> WeightPlan:
@@ -115,15 +115,18 @@ class _Writing:
         description = f"{self._recipe.name}, made by phoneproof"
         write_package(model, path, description, self._wanted.metadata, self._names)
 
-    def _judge(self, made: Made, request: RunRequest, least_db: float) -> None:
-        """ToolchainError unless one random input gives what it should."""
-        arrays = random_inputs(self._source.inputs)
-        found = run_apart(request, arrays, self._folder / _JUDGED)
-        if found.outputs is None:
+    def _judge(self, made: Made, request: RunRequest) -> None:
+        """ToolchainError unless random inputs give what they should."""
+        network = source_network(self._source)
+        samples = random_inputs(self._source.inputs, network)
+        found = run_apart(replace(request, samples=len(samples)), samples, self._folder / _JUDGED)
+        if found.answers is None:
             return
-        expected = source_network(self._source)(arrays) if found.reference is None else found.reference
-        typed = [value.astype(spec.dtype) for value, spec in zip(expected, made.outputs, strict=True)]
-        refuse_wrong(made.outputs, found.outputs, typed, least_db, self._path)
+        if found.reference is not None:
+            expected, least = found.reference, [MOST_FLOAT_DB] * len(made.outputs)
+        else:
+            expected, least = joined(network, samples), found.answers.least_db
+        refuse_wrong(made.outputs, found.answers, expected, least, self._path)
 
 
 if __name__ == "__main__":

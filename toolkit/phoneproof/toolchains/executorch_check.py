@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from phoneproof.errors import ToolchainError, said
 from phoneproof.runtimes.executorch import load
 from phoneproof.runtimes.runtime import LoadRequest
-from phoneproof.sources.agreement import Arrays, Network, accepted_inputs
+from phoneproof.sources.agreement import Arrays, Network, accepted_inputs, joined
 from phoneproof.sources.exported_program import ExportedSource, runner
 from phoneproof.sources.program_running import network_of
-from phoneproof.sources.rounding import joined, least_float_db, least_step_db, one_thread
+from phoneproof.sources.rounding import least_float_db, least_step_db, one_thread
 from phoneproof.toolchains.build_fault import fault_of
 from phoneproof.toolchains.request import BuildRequest
 

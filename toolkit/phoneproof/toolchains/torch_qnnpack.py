@@ -23,12 +23,12 @@ from phoneproof.recipes.table import Mode, Recipe
 from phoneproof.recipes.toolchain_table import TOOLCHAINS, installed_versions, version_findings
 from phoneproof.runtimes.runtime import LoadRequest
 from phoneproof.runtimes.torch_qnnpack import load, use_engine
-from phoneproof.sources.agreement import Arrays, Network, accepted_inputs, trial_inputs
+from phoneproof.sources.agreement import Arrays, Network, accepted_inputs, joined, trial_inputs
 from phoneproof.sources.program_running import network_of
 from phoneproof.sources.python_module import module_of
 from phoneproof.sources.pytorch import export_to
 from phoneproof.sources.request import PytorchSourceRequest
-from phoneproof.sources.rounding import joined, least_float_db, least_step_db, one_thread
+from phoneproof.sources.rounding import least_float_db, least_step_db, one_thread
 from phoneproof.toolchains.build_fault import fault_of
 from phoneproof.toolchains.fx_quantizer import Quantized, quantized
 from phoneproof.toolchains.request import BuildRequest, read_request

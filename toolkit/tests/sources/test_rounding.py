@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from phoneproof.sources.agreement import Arrays, Network, sqnr_db, trial_inputs
+from phoneproof.sources.agreement import Arrays, Network, joined, sqnr_db, trial_inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own
 
@@ -33,14 +33,12 @@ def layers() -> nn.Sequential:
 
 
 def reached(network: Network, other: Network) -> float:
-    from phoneproof.sources.rounding import joined
-
     (one,), (two,) = joined(network, SAMPLES), joined(other, SAMPLES)
     return sqnr_db(one, two)
 
 
 def limit(network: Network, steps: bool = False) -> float:
-    from phoneproof.sources.rounding import joined, least_float_db, least_step_db
+    from phoneproof.sources.rounding import least_float_db, least_step_db
 
     least = least_step_db if steps else least_float_db
     return least(network, SAMPLES, joined(network, SAMPLES))[0]

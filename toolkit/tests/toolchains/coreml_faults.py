@@ -17,6 +17,7 @@ from phoneproof.runtimes.coreml_vendor import coremltools
 from phoneproof.sources.exported_program import ExportedSource, load_program
 from phoneproof.sources.request import ExportedProgramRequest
 from phoneproof.toolchains.coreml_check import check_build, run_of
+from phoneproof.toolchains.coreml_compare import random_inputs
 from phoneproof.toolchains.coreml_convert import convert, mark_origins
 from phoneproof.toolchains.coreml_converted import Conversion
 from phoneproof.toolchains.coreml_package import write_package
@@ -43,7 +44,8 @@ def _with_and_without_pass(source: ExportedSource, folder: Path) -> Mapping[str,
         made = convert(source.program, *specs, Conversion(Precision.FLOAT32, "iOS17", keep_pass=kept))
         write_package(made.model, package, "", {})
         try:
-            check_build(package, run_of(source.program), source.inputs, *specs, least_db=80.0)
+            run = run_of(source.program)
+            check_build(package, run, random_inputs(source.inputs, run), *specs, Precision.FLOAT32)
             found[str(kept)] = "right"
         except ToolchainError as error:
             found[str(kept)] = error.what

@@ -405,4 +405,4 @@ def test_the_miscompiling_pass_is_left_out_and_would_be_caught(bench: Bench) -> 
     result = bench.done["fault/pass"].result
     assert result is not None
     assert result["False"] == "right"
-    assert "dB against what it was converted from" in result["True"]
+    assert "dB against what it was made of, where rounding leaves 100.0 dB" in result["True"]

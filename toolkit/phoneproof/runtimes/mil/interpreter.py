@@ -1,6 +1,6 @@
 """Running an ML program, operation by operation, in the order in which it is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from phoneproof.runtimes.mil.program import Binding, Block, Operation, Output, R
 from phoneproof.runtimes.mil.types import Array, held
 
 Values = dict[str, Any]
+Hold = Callable[[Any, str], Array]
+"""Makes a result of an operation a tensor of MIL's dtype; `types.held` rounds as that says."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def prepare(block: Block) -> PreparedBlock:
             if operation.type == "const":
                 constants[operation.outputs[0].name] = operation.constant
             elif operation.type.startswith("constexpr_"):
-                constants.update(_results(operation, _compute(operation, constants)))
+                constants.update(_results(operation, _compute(operation, constants), held))
             else:
                 operations.append(operation)
     inner = [tuple(prepare(b) for b in operation.blocks) for operation in operations]
@@ -55,39 +57,40 @@ def prepare(block: Block) -> PreparedBlock:
     return PreparedBlock(tuple(i.name for i in block.inputs), kept, steps, block.outputs, count)
 
 
-def run(block: PreparedBlock, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def run(block: PreparedBlock, inputs: Mapping[str, Array], hold: Hold = held) -> dict[str, Array]:
     """The block's outputs by name.
 
+    hold: another than `held` rounds otherwise than the program says, to see what rounding does to it.
     ValueError naming the operation if one fails, or gives another shape than the program declares.
     """
     with np.errstate(all="ignore"), torch.inference_mode():
         values: Values = {}
-        results = _run(block, values, [inputs[name] for name in block.inputs])
+        results = _run(block, values, [inputs[name] for name in block.inputs], hold)
     return dict(zip(block.outputs, results, strict=True))
 
 
-def _run(block: PreparedBlock, outer: Values, arguments: Sequence[Any]) -> list[Any]:
+def _run(block: PreparedBlock, outer: Values, arguments: Sequence[Any], hold: Hold) -> list[Any]:
     values = {**outer, **block.constants, **dict(zip(block.inputs, arguments, strict=True))}
     for step in block.steps:
         operation = step.operation
         if operation.type == "cond":
             branch = step.blocks[0] if bool(_bound(operation.parameters["pred"], values)) else step.blocks[1]
-            results: Any = tuple(_run(branch, values, []))
+            results: Any = tuple(_run(branch, values, [], hold))
         elif operation.type == "while_loop":
-            results = _loop(step, values)
+            results = _loop(step, values, hold)
         else:
             results = _compute(operation, values)
-        values.update(_results(operation, results))
+        values.update(_results(operation, results, hold))
         for name in step.done_with:
             del values[name]
     return [values[name] for name in block.outputs]
 
 
-def _loop(step: _Step, values: Values) -> tuple[Any, ...]:
+def _loop(step: _Step, values: Values, hold: Hold) -> tuple[Any, ...]:
     goes_on, body = step.blocks
     state: Sequence[Any] = _bound(step.operation.parameters["loop_vars"], values)
-    while bool(_run(goes_on, values, state)[0]):
-        state = _run(body, values, state)
+    while bool(_run(goes_on, values, state, hold)[0]):
+        state = _run(body, values, state, hold)
     return tuple(state)
 
 
@@ -105,19 +108,19 @@ def _compute(operation: Operation, values: Values) -> Any:
         raise ValueError(f"{operation.type} {operation.name!r} failed: {error}") from error
 
 
-def _results(operation: Operation, computed: Any) -> dict[str, Array]:
+def _results(operation: Operation, computed: Any, hold: Hold) -> dict[str, Array]:
     results = computed if isinstance(computed, tuple) else (computed,)
     if len(results) != len(operation.outputs):
         raise ValueError(
             f"{operation.type} {operation.name!r} gave {len(results)} results, the program declares "
             f"{len(operation.outputs)}"
         )
-    return {o.name: _declared(operation, o, r) for o, r in zip(operation.outputs, results, strict=True)}
+    return {o.name: _declared(operation, o, r, hold) for o, r in zip(operation.outputs, results, strict=True)}
 
 
-def _declared(operation: Operation, output: Output, result: Any) -> Array:
+def _declared(operation: Operation, output: Output, result: Any, hold: Hold) -> Array:
     """The result in the type that the program declares: this is where float16 is rounded."""
-    value = held(result, output.type.dtype)
+    value = hold(result, output.type.dtype)
     if not output.type.admits(value.shape):
         raise ValueError(
             f"{operation.type} {operation.name!r} gave the shape {list(value.shape)}, the program declares "
