@@ -241,7 +241,7 @@ def _preprocess(tensor: ModelTensor) -> list[str]:
         '# Or method = "letterbox", or "shortest_side" with centre_crop = [height, width].',
         f"resize = {{ {resize} }}",
         'colour_order = "rgb"  # or "bgr"' if not grey else "# A grey image has no colour order.",
-        "# value = (level * scale - mean) / std, for levels 0 to 255",
+        "# A level x of 0 to 255 becomes (x * scale - mean) / std.",
         f"scale = {1 / 255 if is_float else 1.0!r}{'  # levels become 0 to 1' if is_float else ''}",
         f"mean = {per_channel}",
         f"std = {ones}",
@@ -337,7 +337,7 @@ def _accuracy_limit(samples: int) -> str:
 
 
 def _gates(found: FoundData | None, facts: ModelFacts) -> str:
-    accuracy = "# accuracy_drop_max = 0.01; needs a metric in [task]"
+    accuracy = "# accuracy_drop_max = 0.01  # needs a metric in [task]"
     if found is not None and _scored(found, facts) is not None:
         accuracy = _accuracy_limit(min(found.samples, _MOST_SAMPLES))
     return "\n".join(

@@ -1,5 +1,7 @@
 """The plan that init writes for each form of a source: its builds, and the inputs of a function."""
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,20 @@ def test_what_is_offered_as_a_comment_can_be_taken(tmp_path: Path, form: SourceF
     for line in ("# method = ", "# per_channel = ", "# keep_float_names = "):
         text = text.replace(line, line[2:])
     assert len(read(tmp_path, text).builds) == len(BUILDS[form]) + offered
+
+
+@pytest.mark.parametrize("with_data", [False, True])
+@pytest.mark.parametrize("form", list(SourceFormat), ids=str)
+def test_every_key_in_a_comment_is_toml_without_its_mark(
+    tmp_path: Path, form: SourceFormat, with_data: bool
+) -> None:
+    archive = tmp_path / "set.npz"
+    np.savez(archive, x=np.zeros((9, 8, 8, 3), np.float32))
+    text = text_for(form, tmp_path, archive if with_data else None)
+    keys = [line[2:] for line in text.splitlines() if re.match(r"# (\[+[a-z.]+\]+|[a-z_]+ =)", line)]
+    assert any(line.startswith("accuracy_drop_max = 0.01") for line in keys)
+    for line in keys:
+        assert tomllib.loads(line)
 
 
 def test_a_function_without_its_inputs_is_refused_with_what_to_add(tmp_path: Path) -> None:
