@@ -228,7 +228,7 @@ def _own_opened(storing: _Storing) -> tuple[SampleSet, tuple[int, ...]]:
     opened = open_set(
         set_from_dict(storing.request.own, "edge.own"), [one.name for one in storing.request.inputs]
     )
-    return opened, chosen([entry.label for entry in opened.entries], storing.request.own_part)
+    return opened, chosen([entry.label for entry in opened.entries], storing.request.own_part, "edge.own")
 
 
 def _own_names(ids: Sequence[str], may_leave: bool) -> list[str]:

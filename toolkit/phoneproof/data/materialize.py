@@ -81,7 +81,7 @@ def carry_out(request: Request, progress: Progress) -> Result:
     )
     opened = open_set(spec, [tensor.name for tensor in request.inputs])
     labels = [entry.label for entry in opened.entries]
-    indices = chosen(labels, request.part)
+    indices = chosen(labels, request.part, f"data.{request.subject}")
     written = False
 
     def seen(stage: str, done: int, total: int) -> None:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from phoneproof.data.samples import Label
+from phoneproof.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,18 @@ def part_of(labels: Sequence[Label], skip: int, take: int | None, seed: int) -> 
     return tuple(index for index in choose_subset(labels, end, seed) if index not in skipped)
 
 
-def chosen(labels: Sequence[Label], part: Part) -> tuple[int, ...]:
-    """Ascending indices of what a Part means."""
+def chosen(labels: Sequence[Label], part: Part, place: str) -> tuple[int, ...]:
+    """Ascending indices of what a Part means.
+
+    place: where the plan declares the set. DataError where `skip` leaves no sample of a set that has some.
+    """
     meant = part_of(labels, part.skip, part.take, part.seed)
+    if labels and not meant:
+        raise DataError(
+            f"The set has {len(labels)} samples, and skip = {part.skip} leaves none of them.",
+            where=f"{place}.skip",
+            next_step="Skip fewer samples, or take another set.",
+        )
     if part.most is None or part.most >= len(meant):
         return meant
     return tuple(meant[i] for i in choose_subset([labels[i] for i in meant], part.most, part.seed))

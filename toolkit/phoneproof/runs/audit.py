@@ -330,7 +330,7 @@ def set_mark(plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], root: Path)
     if declared is None or isinstance(declared.spec, EntryPoint):
         return None
     opened = open_set(declared.spec, [tensor.name for tensor in inputs])
-    indices = chosen([entry.label for entry in opened.entries], _part(plan, declared))
+    indices = chosen([entry.label for entry in opened.entries], _part(plan, declared), f"data.{role}")
     target = Materialization(inputs, plan.data.preprocess, root, int(plan.data.max_gb * 1e9))
     return fingerprint(declared.spec, opened, indices, target)
 

@@ -158,7 +158,7 @@ def _own_mark(
     if declared is None or isinstance(declared.spec, EntryPoint):
         return None
     opened = open_set(declared.spec, [tensor.name for tensor in model.facts.inputs])
-    indices = chosen([entry.label for entry in opened.entries], _part(plan, declared))
+    indices = chosen([entry.label for entry in opened.entries], _part(plan, declared), "edge.own")
     target = Materialization(
         model.facts.inputs, plan.data.preprocess, context.store.root, int(plan.data.max_gb * 1e9)
     )

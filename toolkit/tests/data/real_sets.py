@@ -68,7 +68,7 @@ def halves(real: RealSet, root: Path, seed: int) -> tuple[CheckedSet, CheckedSet
     taken = min(CALIBRATION, real.samples // 2)
     goal = Materialization((real.tensor,), real.preprocess, root, 10**9)
     calibration, evaluation = (
-        materialize(opened, chosen(labels, part), goal)
+        materialize(opened, chosen(labels, part, "set"), goal)
         for part in (Part(take=taken, seed=seed), Part(skip=taken, seed=seed))
     )
     return (

@@ -2,10 +2,12 @@
 
 from collections import Counter
 
-from hypothesis import given
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from phoneproof.data.subset import Part, choose_subset, chosen, part_of
+from phoneproof.errors import DataError
 
 labels_lists = st.lists(st.integers(0, 6), max_size=80)
 
@@ -67,6 +69,15 @@ def test_a_part_that_takes_and_one_that_skips_make_up_the_set(labels: list[str],
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(0, 20), st.integers(1, 20))
 def test_at_most_so_many_of_a_part_are_chosen(labels: list[str], skip: int, most: int) -> None:
     part = part_of(labels, skip, None, 1)
-    picked = chosen(labels, Part(skip=skip, most=most, seed=1))
+    assume(part or not labels)
+    picked = chosen(labels, Part(skip=skip, most=most, seed=1), "data.evaluation")
     assert len(picked) == min(most, len(part))
     assert set(picked) <= set(part)
+
+
+def test_a_part_of_nothing_is_refused_with_what_it_was_taken_of() -> None:
+    with pytest.raises(DataError, match="has 3 samples, and skip = 3 leaves none") as caught:
+        chosen([0, 1, 1], Part(skip=3), "data.evaluation")
+    assert caught.value.where == "data.evaluation.skip"
+    assert chosen([0, 1, 1], Part(skip=2), "data.evaluation")
+    assert chosen([], Part(), "data.evaluation") == ()  # an empty set is told as such
