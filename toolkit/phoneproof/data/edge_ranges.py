@@ -35,7 +35,8 @@ def input_data(
     first = sets[0].read_inputs(0, 1, [real], preprocess, layout)[taken.name][0]
     low, high = _pixel_range(sets, source.name, preprocess)
     lowest, highest = (_spread(value, layout, first.shape) for value in (low, high))
-    return InputData(source, taken, first, lowest, highest)
+    gives_zero = bool((value_map(preprocess) == 0).any(axis=1).all())
+    return InputData(source, taken, first, lowest, highest, gives_zero)
 
 
 def _range(sets: Sequence[SampleStore], source: TensorSpec) -> tuple[Array, Array]:

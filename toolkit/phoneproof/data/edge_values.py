@@ -41,7 +41,8 @@ class InputData:
 
     source: as the source model takes it. taken: as the build does, in perhaps another dtype and layout.
     first, lowest, highest: the first sample, and element by element the least and greatest value in the data,
-    in real values, in the shape of a sample of `taken`.
+    in real values, in the shape of a sample of `taken`. gives_zero: whether the preprocess can make every
+    value 0, whatever the data hold.
     """
 
     source: TensorSpec
@@ -49,6 +50,7 @@ class InputData:
     first: Array
     lowest: Array
     highest: Array
+    gives_zero: bool = False
 
     @property
     def is_mask(self) -> bool:
@@ -180,7 +182,9 @@ def _reals(one: InputData) -> Iterator[_Odd]:
         "minus_infinity": np.full(shape, -np.inf),
     }
     for word in VALUE_NAMES:
-        yield _Odd(f"{word}@{name}", _range_of(one, drawn[word]), {name: drawn[word]})
+        is_given = word == "zeros" and one.gives_zero
+        range_ = "in_range" if is_given else _range_of(one, drawn[word])
+        yield _Odd(f"{word}@{name}", range_, {name: drawn[word]})
 
 
 def _whole_numbers(one: InputData) -> Iterator[_Odd]:

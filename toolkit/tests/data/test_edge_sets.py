@@ -163,6 +163,25 @@ def test_values_of_images_are_laid_out_and_quantized_as_builds_take_them(tmp_pat
     assert len({sets_of(result, number)["images"].digest for number in range(3)}) == 1
 
 
+@pytest.mark.parametrize(("mean", "expected"), [(0.0, "in_range"), (0.3, "out_of_range")])
+def test_zeros_are_in_range_where_the_preprocess_makes_a_black_frame_of_them(
+    tmp_path: Path, mean: float, expected: str
+) -> None:
+    """Whether or not the data hold a black pixel: here every level is 120 or more."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(3):
+        levels = np.random.default_rng(number).integers(120, 255, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(levels).save(folder / f"{number}.png")
+    preprocess = stretch(6, 8, scale=1 / 255, mean=(mean,) * 3)
+    store = stored_folder(tmp_path / "evaluation", folder, preprocess)
+    stored = sets_of(edge(tmp_path / "edge", store, [IMAGE], preprocess))
+    ranges = {one.name: one.range for one in stored["values"].samples}
+    assert ranges["zeros"] == expected
+    assert ranges["lowest"] == "in_range"
+    assert {one.name: one.range for one in stored["images"].samples}["black"] == "in_range"
+
+
 def test_grey_models_get_grey_images(tmp_path: Path) -> None:
     preprocess = Preprocess(Mode.L, Layout.NHWC, resize=Resize(8, 6, Method.STRETCH, Interpolation.BILINEAR))
     grey = tensor((1, 6, 8, 1))
