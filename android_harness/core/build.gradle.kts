@@ -4,7 +4,9 @@ plugins {
     alias(libs.plugins.kotlin.jvm)
 }
 
-val javaOfCore: String = libs.versions.java.of.core.get()
+val javaOfCore: String =
+    libs.versions.java.of.core
+        .get()
 
 kotlin {
     explicitApi()

@@ -75,7 +75,10 @@ public fun progressOf(
 ): Progress {
     val fold = AttemptFold(job)
     val byAttempt = events.groupBy { it.stamp.attempt }.toSortedMap()
-    byAttempt.values.flatten().filterIsInstance<StampedEvent>().forEach { requireFits(job, it) }
+    byAttempt.values
+        .flatten()
+        .filterIsInstance<StampedEvent>()
+        .forEach { requireFits(job, it) }
     for ((number, ofAttempt) in byAttempt) {
         val own = ofAttempt.filterIsInstance<StampedEvent>().sortedBy { it.stamp.seq }
         val word = ofAttempt.filterIsInstance<AttemptEnded>().minByOrNull { it.stamp.seq }
@@ -238,9 +241,12 @@ private class AttemptFold(
     /** Cases that never run: of a configuration that does not load, or after the last attempt. */
     private fun endUnreachable() {
         val unloadable =
-            job.cases.filterIsInstance<Case.Load>().filter { case ->
-                ends[case.id].let { it != null && it.outcome != Outcome.PASSED }
-            }.map { it.configuration }.toSet()
+            job.cases
+                .filterIsInstance<Case.Load>()
+                .filter { case ->
+                    ends[case.id].let { it != null && it.outcome != Outcome.PASSED }
+                }.map { it.configuration }
+                .toSet()
         for (case in job.cases) {
             val cause = if (case.configurations.any { it in unloadable }) "load" else gaveUp
             if (cause != null) {

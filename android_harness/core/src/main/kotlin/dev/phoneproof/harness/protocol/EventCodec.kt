@@ -1,8 +1,7 @@
 package dev.phoneproof.harness.protocol
 
 /** The event as one line of JSON with its line feed, in UTF-8. */
-public fun eventLine(event: Event): ByteArray =
-    "${Json.Obj(encoded(event)).compact()}\n".toByteArray(Charsets.UTF_8)
+public fun eventLine(event: Event): ByteArray = "${Json.Obj(encoded(event)).compact()}\n".toByteArray(Charsets.UTF_8)
 
 /** The event that one parsed line stands for; [ProtocolException] for a line that is none. */
 internal fun decodeEvent(
@@ -199,7 +198,12 @@ private fun encoded(
 }
 
 internal fun encoded(error: CaseError): Json =
-    Json.Obj(mapOf("type" to Json.Text(error.type), "message" to Json.Text(error.message)))
+    Json.Obj(
+        mapOf(
+            "type" to Json.Text(error.type),
+            "message" to Json.Text(error.message),
+        ),
+    )
 
 private fun encoded(file: FileRef): Json =
     Json.Obj(

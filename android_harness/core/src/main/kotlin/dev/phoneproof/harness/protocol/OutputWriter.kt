@@ -147,10 +147,14 @@ public class OutputWriter(
     }
 
     private fun longs(value: Long): ByteBuffer =
-        ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).apply { putLong(0, value) }
+        ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).apply {
+            putLong(0, value)
+        }
 
     private fun ints(value: Int): ByteBuffer =
-        ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).apply { putInt(0, value) }
+        ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).apply {
+            putInt(0, value)
+        }
 
     private inline fun <T> storage(act: () -> T): T =
         try {

@@ -22,7 +22,10 @@ public fun parseJson(
     val text =
         try {
             // A decoder of its own: String(bytes, UTF_8) replaces what is wrong.
-            Charsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString()
+            Charsets.UTF_8
+                .newDecoder()
+                .decode(ByteBuffer.wrap(bytes))
+                .toString()
         } catch (_: CharacterCodingException) {
             throw ProtocolException("Not JSON: the bytes are not UTF-8.", where)
         }

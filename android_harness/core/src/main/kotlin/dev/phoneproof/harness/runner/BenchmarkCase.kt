@@ -160,7 +160,11 @@ internal class BenchmarkCase(
         }
     }
 
-    private fun ranNs(): Long? = attempt.platform.machine.threads()?.values?.sumOf { it.ranNs }
+    private fun ranNs(): Long? =
+        attempt.platform.machine
+            .threads()
+            ?.values
+            ?.sumOf { it.ranNs }
 
     /** A side that stays in memory. [rests]: wait for the other side's pool, then wake the own one, untimed. */
     private inner class LoadedSide(

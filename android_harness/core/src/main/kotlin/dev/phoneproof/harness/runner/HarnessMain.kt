@@ -49,13 +49,19 @@ public object HarnessMain {
     }
 
     private fun provider(className: String): RuntimeProvider =
-        Class.forName(className).asSubclass(RuntimeProvider::class.java).getDeclaredConstructor().newInstance()
+        Class
+            .forName(className)
+            .asSubclass(RuntimeProvider::class.java)
+            .getDeclaredConstructor()
+            .newInstance()
 
     private val halt =
         Leave { code, reason ->
             if (reason.isNotEmpty()) System.err.println(reason)
             System.err.flush()
-            java.lang.Runtime.getRuntime().halt(code)
+            java.lang.Runtime
+                .getRuntime()
+                .halt(code)
             error("halt does not return")
         }
 

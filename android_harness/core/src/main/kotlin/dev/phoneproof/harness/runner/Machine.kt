@@ -90,7 +90,13 @@ public class ProcMachine(
             "os" to text("${property("os.name")} ${property("os.version")}"),
             "machine" to text(property("os.arch")),
             "cpu" to text(colonValue(File(proc, "cpuinfo"), "model name")),
-            "cpu_count" to whole(java.lang.Runtime.getRuntime().availableProcessors().toLong()),
+            "cpu_count" to
+                whole(
+                    java.lang.Runtime
+                        .getRuntime()
+                        .availableProcessors()
+                        .toLong(),
+                ),
             "memory_bytes" to whole(kilobytes(File(proc, "meminfo"), "MemTotal")),
             "cpu_frequency_khz" to whole(read(File(CURRENT_FREQUENCY))?.trim()?.toLongOrNull()),
             "thermal" to Json.Null,

@@ -7,7 +7,7 @@ import java.nio.ByteOrder
 
 /**
  * A runtime whose network doubles its input. Options say where it misbehaves: `load` = `throw` or `link`; and by the
- * first value of a sample: `throw_at`, `hang_at`, `halt_at`.
+ * first value of a sample: `throw_at`, `hang_at`, `halt_at`. The option `name` stands in the log of what was done.
  */
 class FakeProvider : RuntimeProvider {
     override val name = "fake"
@@ -26,6 +26,7 @@ class FakeRuntime(
             "link" -> throw UnsatisfiedLinkError("no libfake.so")
         }
         log += "load"
+        log += "loaded ${request.options["name"]}"
         return FakeSession(request.options, log)
     }
 }
@@ -43,7 +44,7 @@ class FakeSession(
         log += "prepare"
         return object : Invocation {
             override fun run() {
-                log += "run"
+                log += "run ${options["name"]}"
                 misbehave(input.get(0).toInt().toString())
                 for (index in 0 until 2) output.putFloat(4 * index, 2 * input.get(index))
             }
@@ -55,7 +56,10 @@ class FakeSession(
     private fun misbehave(sample: String) {
         when (sample) {
             options["throw_at"] -> throw IllegalArgumentException("not this one")
-            options["halt_at"] -> java.lang.Runtime.getRuntime().halt(139)
+            options["halt_at"] ->
+                java.lang.Runtime
+                    .getRuntime()
+                    .halt(139)
             options["hang_at"] -> while (true) Thread.sleep(1_000)
         }
     }

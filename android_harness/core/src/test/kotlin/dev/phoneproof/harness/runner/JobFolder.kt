@@ -82,7 +82,10 @@ class JobFolder(
                 .map { it.event }
 
     fun finished(caseId: String): RunnerEvent.CaseFinished =
-        told.filterIsInstance<RunnerEvent.CaseFinished>().last { it.caseId == caseId }
+        told.filterIsInstance<RunnerEvent.CaseFinished>().last {
+            it.caseId ==
+                caseId
+        }
 
     /** The supervisor's word on an attempt, as it appends it. */
     fun say(

@@ -49,7 +49,12 @@ class KilledRunnerTest {
         job.say(1, EndCause.EXITED, 139)
         assertEquals(ExitCode.OK, start(job).waitFor())
         assertNull(job.progress.next)
-        assertEquals(setOf(1L), job.progress.ends.getValue("infer-float").badSamples.keys)
+        assertEquals(
+            setOf(1L),
+            job.progress.ends
+                .getValue("infer-float")
+                .badSamples.keys,
+        )
         assertEquals(listOf(0L, 2L, 3L, 4L, 5L), samples(job))
         val started = job.told.filterIsInstance<RunnerEvent.SampleStarted>().map { it.sample }
         assertEquals(listOf(0L, 1L, 2L, 3L, 4L, 5L), started)
@@ -64,7 +69,10 @@ class KilledRunnerTest {
         job.say(1, EndCause.INTERRUPTED, 74)
         File(job.folder, "outputs").delete()
         assertEquals(ExitCode.OK, start(job).waitFor())
-        assertTrue(job.progress.ends.values.all { it.outcome == Outcome.PASSED })
+        assertTrue(
+            job.progress.ends.values
+                .all { it.outcome == Outcome.PASSED },
+        )
     }
 
     @Test

@@ -2,8 +2,8 @@ package dev.phoneproof.harness.runner
 
 import dev.phoneproof.harness.protocol.FolderSync
 import dev.phoneproof.harness.protocol.Order
-import dev.phoneproof.harness.protocol.OutputRecord
 import dev.phoneproof.harness.protocol.Outcome
+import dev.phoneproof.harness.protocol.OutputRecord
 import dev.phoneproof.harness.protocol.RunnerEvent
 import dev.phoneproof.harness.protocol.readOutputs
 import dev.phoneproof.harness.runner.JobFolder.Companion.benchmark
@@ -31,11 +31,22 @@ class RunnerTest {
     fun `a whole job in one attempt`() {
         val job = run(JobFolder(listOf(load("float"), infer("float"), load("int8"))))
         assertNull(job.progress.next)
-        assertTrue(job.progress.ends.values.all { it.outcome == Outcome.PASSED })
+        assertTrue(
+            job.progress.ends.values
+                .all { it.outcome == Outcome.PASSED },
+        )
         val begun = job.told.first() as RunnerEvent.JobStarted
         assertEquals(mapOf("fake" to "1.2.3"), begun.runtimes)
         assertEquals(RunnerEvent.JobFinished, job.told.last())
-        val kept = outputs(job, "float").associate { it.sample to it.tensors.single().bytes().asFloatBuffer().get(1) }
+        val kept =
+            outputs(job, "float").associate {
+                it.sample to
+                    it.tensors
+                        .single()
+                        .bytes()
+                        .asFloatBuffer()
+                        .get(1)
+            }
         assertEquals((0L until 6L).associateWith { 2 * it + 1f }, kept)
         assertEquals(mapOf("cpu" to 2L), job.finished("load-float").measured.operators)
         assertTrue(assertNotNull(job.finished("load-float").measured.loadMs) >= 0)
@@ -58,8 +69,18 @@ class RunnerTest {
         val error = assertNotNull(job.finished("load-float").error)
         assertEquals("UnsatisfiedLinkError" to "no libfake.so", error.type to error.message)
         assertTrue(job.told.none { it is RunnerEvent.CaseStarted && it.caseId == "infer-float" })
-        assertEquals(Outcome.NOT_RUN, job.progress.ends.getValue("infer-float").outcome)
-        assertEquals(Outcome.PASSED, job.progress.ends.getValue("infer-int8").outcome)
+        assertEquals(
+            Outcome.NOT_RUN,
+            job.progress.ends
+                .getValue("infer-float")
+                .outcome,
+        )
+        assertEquals(
+            Outcome.PASSED,
+            job.progress.ends
+                .getValue("infer-int8")
+                .outcome,
+        )
     }
 
     @Test
@@ -76,7 +97,12 @@ class RunnerTest {
         val options = mapOf("throw_at" to "1")
         val job = run(JobFolder(listOf(load("float"), infer("float")), floatOptions = options, badSamples = 1))
         assertEquals(listOf(0L, 1L), job.told.filterIsInstance<RunnerEvent.SampleStarted>().map { it.sample })
-        assertEquals(setOf(1L, 2L, 3L, 4L, 5L), job.progress.ends.getValue("infer-float").badSamples.keys)
+        assertEquals(
+            setOf(1L, 2L, 3L, 4L, 5L),
+            job.progress.ends
+                .getValue("infer-float")
+                .badSamples.keys,
+        )
         assertNotNull(job.finished("infer-float").output)
     }
 
@@ -93,12 +119,20 @@ class RunnerTest {
     fun `argmax is what is stored where it is asked for`() {
         val keep = """{"kind":"argmax","k":null,"axis":-1}"""
         val job = run(JobFolder(listOf(load("float"), infer("float", keep))))
-        assertTrue(outputs(job, "float").all { it.tensors.single().bytes().getInt() == 1 })
+        assertTrue(
+            outputs(job, "float").all {
+                it.tensors
+                    .single()
+                    .bytes()
+                    .getInt() == 1
+            },
+        )
     }
 
     @Test
     fun `a pair in process runs in rounds of ABBA`() {
-        val job = run(JobFolder(listOf(load("float"), load("int8"), benchmark("in_process")), threads = 2))
+        val cases = listOf(load("float"), load("int8"), benchmark("in_process"))
+        val job = run(JobFolder(cases, mapOf("name" to "a"), mapOf("name" to "b"), threads = 2))
         val rounds = job.told.filterIsInstance<RunnerEvent.RoundFinished>()
         assertEquals(listOf(0L, 1L), rounds.map { it.round })
         for (round in rounds) {
@@ -113,6 +147,10 @@ class RunnerTest {
         assertNotNull(measured.firstMs)
         assertNotNull(measured.baselineFirstMs)
         assertTrue(assertNotNull(measured.clockResolutionNs) > 0)
+        // Warm-up of b and a, then twice a b b a, where neighbours that are alike cannot be told apart.
+        val runs = log.filter { it.startsWith("run") }
+        val stretches = runs.filterIndexed { index, run -> index == 0 || run != runs[index - 1] }
+        assertEquals(listOf("b", "a", "b", "a", "b", "a").map { "run $it" }, stretches)
         // Two load cases, then both sides afresh: the timed session is not one that ran before.
         assertEquals(4, log.count { it == "load" })
         assertEquals(4, log.count { it == "close" })
@@ -120,11 +158,18 @@ class RunnerTest {
 
     @Test
     fun `a pair by process has one side in memory at a time`() {
-        val job = run(JobFolder(listOf(load("float"), load("int8"), benchmark("by_process"))))
-        assertEquals(Outcome.PASSED, job.progress.ends.getValue("bench").outcome)
+        val cases = listOf(load("float"), load("int8"), benchmark("by_process"))
+        val job = run(JobFolder(cases, mapOf("name" to "a"), mapOf("name" to "b")))
+        assertEquals(
+            Outcome.PASSED,
+            job.progress.ends
+                .getValue("bench")
+                .outcome,
+        )
         val memory = log.filter { it == "load" || it == "close" }
         assertEquals(List(memory.size) { if (it % 2 == 0) "load" else "close" }, memory)
-        assertEquals(2 + 2 * 4, memory.count { it == "load" })
+        val loaded = log.filter { it.startsWith("loaded") }.drop(2)
+        assertEquals(listOf("a", "b", "b", "a", "a", "b", "b", "a").map { "loaded $it" }, loaded)
         val rounds = job.told.filterIsInstance<RunnerEvent.RoundFinished>()
         assertEquals(1, rounds.map { it.candidateBatch }.toSet().size)
     }
@@ -168,7 +213,11 @@ class RunnerTest {
             outputs.writeBytes(allOutputs.copyOf(if (ended) allOutputs.size else random.nextInt(allOutputs.size)))
             run(job)
             assertNull(job.progress.next, "seed $seed")
-            assertTrue(job.progress.ends.values.all { it.outcome == Outcome.PASSED }, "seed $seed")
+            assertTrue(
+                job.progress.ends.values
+                    .all { it.outcome == Outcome.PASSED },
+                "seed $seed",
+            )
             assertTrue(allOutputs.contentEquals(outputs.readBytes()), "seed $seed")
         }
     }
@@ -191,5 +240,7 @@ class RunnerTest {
         job: JobFolder,
         configuration: String,
     ): List<OutputRecord> =
-        buildList { readOutputs(File(job.folder, "outputs/infer-$configuration.bin"), tornTail = false, ::add) }
+        buildList {
+            readOutputs(File(job.folder, "outputs/infer-$configuration.bin"), tornTail = false, ::add)
+        }
 }
