@@ -68,7 +68,7 @@ def test_what_a_plan_can_call_operators_is_told(done: Mapping[str, Done]) -> Non
     assert {"conv", "norm", "clip", "depthwise", "words", "hidden", "box"} <= layers
     assert {"Conv2D", "BatchNormalization", "DepthwiseConv2D", "Dense", "MatMul"} <= types
     names = set(done["saved"].result["called"]["names"])
-    assert any(name.endswith("hidden/MatMul") or name.endswith("hidden_1/MatMul") for name in names)
+    assert any(name.endswith(("hidden/MatMul", "hidden_1/MatMul")) for name in names)
     assert all(name.rpartition("/")[0] in names for name in names if "/" in name)  # scopes too
 
 
