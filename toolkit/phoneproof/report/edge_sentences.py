@@ -48,7 +48,8 @@ EDGE_WHYS: Final[Mapping[str, str]] = {
 
 EDGE_FINDINGS: Final[Mapping[str, str]] = {
     "EDGE-CRASH": "It crashes, hangs or runs out of memory on {count:count} edge inputs: {inputs}[; {causes}]"
-    ". `phoneproof rerun` repeats one with its log; keep such inputs from the build, or take another recipe.",
+    ". `phoneproof rerun` repeats one with its log; keep such inputs from the build, or take another recipe"
+    "[; the source model ends so too on {alike}: no recipe mends that, but the model can be].",
     "EDGE-ERROR": "The runtime raises an error on {count:count} edge inputs that data can hold: "
     "{inputs}[; {causes}]. Catch it in the app, or mend the operator that it names.",
     "EDGE-NONFINITE": "It gives NaN or an infinity on {count:count} edge inputs where the source model does "

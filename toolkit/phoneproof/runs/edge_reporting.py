@@ -57,7 +57,14 @@ def edge_findings(build_id: str, edges: MeasuredEdges) -> Iterator[Finding]:
         names = tuple(one.name for one in listed)
         causes = tuple(dict.fromkeys(_cause(one.judgement.reason) for one in listed))
         known = tuple(cause for cause in causes if cause)
-        yield Finding.of(found, build_id, count=len(names), inputs=names, causes=known or None)
+        alike = tuple(one.name for one in listed if one.judgement.reason.facts.get("source_too"))
+        facts: dict[str, Fact] = {
+            "count": len(names),
+            "inputs": names,
+            "causes": known or None,
+            "alike": alike or None,
+        }
+        yield Finding.of(found, build_id, **facts)
     flipped = tuple(one.name for one in edges.results if one.judgement.reason.id == "edge_flipped_beyond")
     if flipped:
         yield Finding.of("EDGE-BEYOND-DATA", build_id, count=len(flipped), inputs=flipped)
@@ -68,10 +75,10 @@ def edge_findings(build_id: str, edges: MeasuredEdges) -> Iterator[Finding]:
 
 
 def _differs(reason: Reason) -> bool:
-    """Whether a build does something else out of range than the source model, as far as that is told."""
+    """Whether a build does something else beyond the data than the source model, as far as that is told."""
     facts = reason.facts
     alike = facts.get("float_gives") == facts.get("build_gives") and facts.get("same_first_class", True)
-    return reason.id == "edge_out_of_range" and not alike
+    return not alike
 
 
 def _cause(reason: Reason) -> str:

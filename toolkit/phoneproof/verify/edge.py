@@ -7,6 +7,7 @@ evaluation set allows. Out of range, and for NaN and infinities, only a crash or
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -96,19 +97,22 @@ def judge_edge(
     order; empty where they do not correspond to the build's.
     """
     if build.outcome in _ENDED:
-        return EdgeJudgement("fail", Reason(_ENDED[build.outcome], _cause(build.bad)))
+        alike: dict[str, Fact] = {"source_too": True} if _is_alike(reference, build) else {}
+        return EdgeJudgement("fail", Reason(_ENDED[build.outcome], {**_cause(build.bad), **alike}))
     if build.outcome in ("device_lost", "not_run"):
         return EdgeJudgement("inconclusive", Reason("edge_not_run", _cause(build.bad)))
     if build.outcome == "failed":
         verdict: Verdict = "fail" if range_ == "in_range" else "pass"
-        return EdgeJudgement(verdict, Reason("edge_refused", _cause(build.bad)))
+        facts = {} if range_ == "in_range" else _raised_by_one(reference, build)
+        return EdgeJudgement(verdict, Reason("edge_refused", {**_cause(build.bad), **facts}))
     if range_ == "not_finite":
-        return EdgeJudgement("pass", Reason("edge_survived"))
+        return EdgeJudgement("pass", Reason("edge_survived", _raised_by_one(reference, build)))
     if build.outputs is None:
         return _without_reference(range_, "outputs_lost")
     if reference is None or reference.outputs is None:
         why = "reference_failed" if reference is None else _REFERENCE_ENDED.get(reference.outcome, _LOST)
-        return _without_reference(range_, why)
+        beside = {} if range_ == "in_range" else _raised_by_one(reference, build)
+        return _without_reference(range_, why, beside)
     if not outputs:
         return _without_reference(range_, "outputs_differ")
     if range_ == "out_of_range":
@@ -142,9 +146,29 @@ def _cause(bad: BadEnd | None) -> dict[str, Fact]:
     return {"cause": f"{bad.cause} {bad.code}" if with_code else bad.cause}
 
 
-def _without_reference(range_: EdgeRange, why: str) -> EdgeJudgement:
+def _without_reference(
+    range_: EdgeRange, why: str, beside: Mapping[str, Fact] = MappingProxyType({})
+) -> EdgeJudgement:
     verdict: Verdict = "inconclusive" if range_ == "in_range" else "pass"
-    return EdgeJudgement(verdict, Reason.of("edge_not_compared", why=why))
+    return EdgeJudgement(verdict, Reason("edge_not_compared", {"why": why, **beside}))
+
+
+def _is_alike(reference: Taken | None, build: Taken) -> bool:
+    """Whether the source model ended badly in the way in which the build did."""
+    return reference is not None and reference.outcome == build.outcome
+
+
+def _raised_by_one(reference: Taken | None, build: Taken) -> dict[str, Fact]:
+    """What both give where one of them raises an error and the other answers; else nothing."""
+    if reference is None or (reference.outcome == "failed") == (build.outcome == "failed"):
+        return {}
+    if (build if reference.outcome == "failed" else reference).outputs is None:
+        return {}
+    return {"float_gives": _given(reference), "build_gives": _given(build)}
+
+
+def _given(taken: Taken) -> str:
+    return "an error" if taken.outputs is None else _told(taken.outputs)
 
 
 def _compared(

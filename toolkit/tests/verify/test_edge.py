@@ -56,6 +56,26 @@ def test_an_error_is_a_failure_in_range_only() -> None:
         assert found.reason.facts["error"] == "RuntimeError: index 9 is out of bounds"
 
 
+RAISED = Taken("failed", BadEnd("failed", "error", "high", None, CaseError("RuntimeError", "bad")), None)
+
+
+@pytest.mark.parametrize("range_", RANGES[1:])
+def test_an_error_of_one_side_alone_is_told_beyond_the_data(range_: Any) -> None:
+    told = judge_edge(range_, RAISED, gave(1, 2), (SCORES,)).reason.facts
+    assert (told["float_gives"], told["build_gives"]) == ("an error", "numbers from 1 to 2")
+    told = judge_edge(range_, gave(1, 2), RAISED, (SCORES,)).reason.facts
+    assert (told["float_gives"], told["build_gives"]) == ("numbers from 1 to 2", "an error")
+    for reference in (RAISED, None, ended("crashed")):
+        assert "float_gives" not in judge_edge(range_, reference, RAISED, (SCORES,)).reason.facts
+
+
+def test_where_the_source_model_ends_as_the_build_does_is_told() -> None:
+    facts = judge_edge("in_range", ended("timed_out"), ended("timed_out"), (SCORES,)).reason.facts
+    assert facts["source_too"] is True
+    for reference in (None, gave(1), RAISED, ended("crashed")):
+        assert "source_too" not in judge_edge("in_range", reference, ended("timed_out"), ()).reason.facts
+
+
 @given(arrays.arrays(np.float32, 4), arrays.arrays(np.float32, 4), st.sampled_from(RANGES[1:]))
 def test_out_of_range_no_output_fails(reference: Any, build: Any, range_: Any) -> None:
     verdict, _ = judged(gave(*reference), gave(*build), range_=range_)
