@@ -13,8 +13,8 @@ OUTPUT_FINDINGS: Final[Mapping[str, str]] = {
     "cause.",
     "OUTPUT-DEAD-CHANNELS": "Output {output} is dead in {count:count} of {of:count} slices of axis {axis} "
     "({slices}): over {samples:count} samples they keep {kept:percent} at most of the change that the source "
-    "model's have. Quantize weights per channel, or keep the layers before the output in float "
-    "(`keep_float_names`).",
+    "model's have. In an int8 build quantize weights per channel, or keep the layers before the "
+    "output in float (`keep_float_names`); a float build was converted wrongly, or is of another model.",
     "OUTPUT-SCORES-CRUSHED": "Output {output} joins numbers of unlike size: slices {slices} of axis {axis} "
     "({count:count} of {of:count}) go from {low:number} to {high:number}, the largest spans "
     "{largest:number}. They share one scale[ of {scale:number}], which leaves, of {reference_levels:count} "

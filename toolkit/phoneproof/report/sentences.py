@@ -112,7 +112,7 @@ FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "OUTPUT-NONFINITE": "The source model itself gives NaN or an infinity: {numbers:count} numbers of the "
     "output {output}.",
     "HOST-BUSY": "Other work held the processors while builds were timed: threads that could have run waited "
-    "for a processor up to {share:percent} of the time. Speeds of {builds} do not count.",
+    "for a processor, all together for up to {share:percent} of the time. Speeds of {builds} do not count.",
     "TOOL-UNTESTED-VERSION": "{package} {version} was not tested with phoneproof; {tested} was.",
     "BUILD-KEPT-IN-INT8": "The plan keeps operators in float that a runtime computes in int8 all the "
     "same, since their neighbours are quantized[: {operators}].",
