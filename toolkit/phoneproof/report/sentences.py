@@ -72,6 +72,7 @@ REASON_SENTENCES: Final[Mapping[str, str]] = {
     "several_models": "There are several models, and each has a recommendation of its own: {models}.",
     "several_platforms": "The platforms have recommendations of their own: {platforms}.",
     "none_passes": "No build passes every gate.",
+    "none_gains": "No build that passes every gate is smaller than its baseline, or shown to be faster.",
     "only_baseline": "Only the float baseline was built, so there is nothing to recommend over it.",
     "nothing_measured": "Nothing was measured, so nothing can be recommended.",
     **EDGE_REASONS,

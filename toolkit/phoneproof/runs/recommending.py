@@ -71,7 +71,8 @@ def recommend(results: Sequence[report.Result]) -> report.Recommendation:
     doubtful = {r.configuration.build_id for r in candidates if r.verdict != "pass"}
     passing = [r for r in candidates if r.configuration.build_id not in doubtful and _gains(r)]
     if not passing:
-        return report.Recommendation(None, None, Reason("none_passes"))
+        some_pass = any(r.configuration.build_id not in doubtful for r in candidates)
+        return report.Recommendation(None, None, Reason("none_gains" if some_pass else "none_passes"))
     best = _best(passing)
     facts: dict[str, Fact] = {
         "size_ratio": best.size.ratio if best.size else None,

@@ -88,6 +88,7 @@ REASONS: Mapping[str, tuple[dict[str, Any], str]] = {
     "several_models": ({"models": ("a", "b")}, "a recommendation of its own: a, b."),
     "several_platforms": ({"platforms": ("android", "ios")}, "recommendations of their own: android, ios."),
     "none_passes": ({}, "No build passes"),
+    "none_gains": ({}, "No build that passes every gate is smaller"),
     "only_baseline": ({}, "Only the float baseline"),
     "nothing_measured": ({}, "Nothing was measured"),
     "advice_convolutional": ({"share": 0.62}, "62.00 % of the weights are in convolutions: static int8"),
