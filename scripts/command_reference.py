@@ -28,7 +28,7 @@ What the commands are for stands in the [guide](guide.md), what their errors mea
 | 0 | All gates pass, or the command did what was asked. |
 | 1 | A gate failed; for `compare`: a regression; for `rerun`: the case ended badly. |
 | 2 | The plan, the command line, a model or the data are wrong. |
-| 3 | It could not be completed; for `doctor`: something is not usable. |
+| 3 | It could not be completed; for `doctor`: something is installed and not usable. |
 | 4 | No gate failed, and some are inconclusive. |
 | 130 | Interrupted; the same command goes on. |
 
