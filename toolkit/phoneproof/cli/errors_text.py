@@ -17,6 +17,9 @@ from phoneproof.errors import (
 _PROCESS_FACTS = frozenset({"worker", "command", "ended", "code", "log", "log_tail"})
 """How a worker process ended. They say something only of an error that the process did not foresee."""
 
+_LISTED = "problems"
+"""Mistakes of a plan as data: in text, what is wrong lists them already."""
+
 _OF_A_PROCESS = (WorkerError, ToolchainError, DeviceError, RuntimeUnavailableError)
 
 
@@ -56,7 +59,7 @@ def _lines(error: PhoneproofError) -> Iterator[str]:
         yield f"  next:  {printable(error.next_step)}"
     hidden = {"log_tail"} if isinstance(error, _OF_A_PROCESS) else _PROCESS_FACTS
     for name, value in error.facts.items():
-        if value is not None and name not in hidden:
+        if value is not None and name not in hidden and name != _LISTED:
             yield f"  {name}: {printable(_fact(value))}"
     tail = error.facts.get("log_tail")
     if isinstance(tail, tuple) and tail and isinstance(error, _OF_A_PROCESS):

@@ -41,13 +41,12 @@ def run_until(
     verbose: bool,
 ) -> int:
     """What audit, run, build and verify share."""
-    from rich.console import Console
-
     from phoneproof.cli.audit_summary import audit_json, show_audit
     from phoneproof.cli.json_text import json_text
     from phoneproof.cli.screen import Screen
     from phoneproof.cli.summary import run_json, show_run
     from phoneproof.cli.where import meant
+    from phoneproof.cli.wide_console import wide_console
     from phoneproof.runs.dry_run import foresee
     from phoneproof.runs.run import RunOptions, run, stage_named
 
@@ -63,8 +62,7 @@ def run_until(
         return 0
     with stopped_by_signals() as stop, Screen(verbose, quiet=as_json) as screen:
         finished = run(what.plan, what.out, screen, options, stop)
-    # Without a terminal rich takes 80 columns, which breaks build ids over several lines.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    console = wide_console()
     if as_json:
         click.echo(json_text(audit_json(finished) if stage == "audit" else run_json(finished)))
         return int(finished.exit_code)

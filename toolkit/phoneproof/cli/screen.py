@@ -4,12 +4,12 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as TimeLeft
 
 from phoneproof.cli.errors_text import printable
+from phoneproof.cli.wide_console import wide_console
 from phoneproof.errors import PhoneproofError
 from phoneproof.findings import Finding
 from phoneproof.report.sentences import finding_sentence
@@ -21,7 +21,7 @@ class Screen:
     """An Observer on standard error. Without a terminal it says nothing but findings and failures."""
 
     def __init__(self, verbose: bool, quiet: bool) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = wide_console(stderr=True)
         self._live = self._console.is_terminal and not quiet
         self._verbose = verbose
         self._quiet = quiet

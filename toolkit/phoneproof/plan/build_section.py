@@ -156,7 +156,7 @@ class BuildSection(Section):
         if self.percentile is None or self.method in (None, Method.PERCENTILE):
             return []
         step = "Set method = 'percentile', or remove 'percentile'."
-        return [(("percentile",), f"'percentile' means nothing with method {self.method!r}.", step)]
+        return [(("percentile",), f"'percentile' means nothing with method {self.method.value!r}.", step)]
 
     def _useless_dense(self) -> list[Problem]:
         if self.per_channel_dense is None or self.per_channel is not False:
@@ -171,7 +171,7 @@ class BuildSection(Section):
         given = [n for n in TargetSection.model_fields if getattr(self.target, n) is not None]
         allowed = f"It takes: {', '.join(known)}." if known else "It takes none."
         return [
-            (("target", name), f"{name!r} means nothing for a {self.row.format} build.", allowed)
+            (("target", name), f"{name!r} means nothing for builds of the format {self.row.format}.", allowed)
             for name in given
             if name not in known
         ]

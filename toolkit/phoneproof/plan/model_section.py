@@ -56,7 +56,10 @@ class ModelSection(Section):
         every = frozenset().union(*_KEYS_OF.values())
         given = [key for key in sorted(every - known) if getattr(self, key) not in ((), {}, None, False)]
         allowed = f"Remove it. It takes: {', '.join(sorted(known))}."
-        return [((key,), f"{key!r} means nothing for a {self.format} source.", allowed) for key in given]
+        return [
+            ((key,), f"{key!r} means nothing for sources of the format {self.format}.", allowed)
+            for key in given
+        ]
 
     def _pytorch(self) -> list[Problem]:
         if self.format is not SourceFormat.PYTORCH:

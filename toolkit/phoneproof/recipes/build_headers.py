@@ -52,9 +52,8 @@ def format_of_build(path: Path) -> Format:
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     advice = _OTHER_NAMES.get(suffix, f"Formats of builds: {_KNOWN}.")
-    raise BuildFileError(
-        f"A name that ends in {suffix[:20]!r} is no build's.", where=str(path), next_step=advice
-    )
+    ending = f"that ends in {suffix[:20]!r}" if suffix else "without an ending"
+    raise BuildFileError(f"A name {ending} is no build's.", where=str(path), next_step=advice)
 
 
 def read_build_header(path: Path) -> Format:

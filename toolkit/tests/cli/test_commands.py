@@ -195,6 +195,8 @@ def test_doctor_devices_and_toolchains(project: Project, call: Call, monkeypatch
     assert answer.code == 0, answer
     assert "onnxruntime" in answer.out
     assert str(project.store) in answer.out.replace("\n", "")
+    for name in TOOLCHAINS:  # whole: what names are broken into cannot be searched
+        assert f"toolchain {name} " in answer.out
     devices = call("devices", "--json").json["devices"]
     assert [device["device_id"] for device in devices] == ["host"]
     assert set(devices[0]["runtimes"]) == {runtime_on_host(name).name for name in RUNTIMES}

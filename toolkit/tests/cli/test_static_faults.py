@@ -106,6 +106,16 @@ def test_several_faults_are_told_at_once(project: Project, call: Call) -> None:
     assert "calibration" in answer.err
 
 
+def test_several_mistakes_of_a_plan_are_listed_once(project: Project, call: Call) -> None:
+    project.change("rounds = 10", 'rounds = "ten"')
+    project.change('method = "entropy"', 'percentile = 99.0\nmethod = "entropy"')
+    said = refused(project, call)
+    assert said.count("benchmark.rounds") == said.count("builds #2.percentile") == 1
+    assert "'percentile' means nothing with method 'entropy'." in said
+    problems = call("run", "--out", "run", "--json").json["error"]["facts"]["problems"]
+    assert len(problems) == 2
+
+
 @pytest.mark.parametrize("found", [None, "1.2.0"], ids=["absent", "too-old"])
 def test_a_toolchain_that_cannot_be_used_is_told_with_what_mends_it(
     project: Project, call: Call, monkeypatch: pytest.MonkeyPatch, found: str | None
