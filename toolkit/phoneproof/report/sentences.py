@@ -100,7 +100,8 @@ WHY_SENTENCES: Final[Mapping[str, str]] = {
 FINDING_SENTENCES: Final[Mapping[str, str]] = {
     "ACCURACY-AT-CHANCE": "The source model itself is not shown to be better than chance: {metric} is "
     "{accuracy:percent} on {samples:count} samples, guessing among {classes:count} classes gives "
-    "{chance:percent}. The labels may not fit the model's classes.",
+    "{chance:percent}. The labels may not fit the model's classes, the preprocess may not be the one that it "
+    "was trained with, or its weights were not loaded. Until that is mended, no accuracy tells builds apart.",
     **DATA_FINDINGS,
     "HOST-SATURATES": "This machine lacks the int8 instructions that add without saturation. Parity "
     "and accuracy were measured with the exact kernels, latency with the usual ones.",

@@ -10,6 +10,7 @@ from phoneproof.plan.model import Plan
 from phoneproof.protocol.attempts import BadEnd, CaseEnd
 from phoneproof.recipes.table import Precision
 from phoneproof.report import model as report
+from phoneproof.runs.bearing import bears_on, is_accuracy_telling
 from phoneproof.runs.edge_reporting import edge_results
 from phoneproof.runs.measuring import Measurement, Timing
 from phoneproof.runs.remedying import remedies_of
@@ -71,7 +72,7 @@ def result_of(
     size = None
     if baseline_bytes is not None and not is_baseline:
         size = report.Size(baseline_bytes, manifest.size_bytes, manifest.size_bytes / baseline_bytes)
-    gates = _gates(measured, limits, size, reference_failed)
+    gates = _gates(measured, limits, size, reference_failed, is_accuracy_telling(findings, measured))
     verdict, reason = overall(gates)
     requested = measured.placement.accelerator
     accuracies = [_accuracy(metric, drop) for metric, drop in measured.accuracy.items()]
@@ -97,7 +98,7 @@ def result_of(
         gates=gates,
         verdict=verdict,
         reason=reason,
-        findings=tuple(sorted({f.id for f in findings if _touches(f, measured, device.id)})),
+        findings=tuple(sorted({f.id for f in findings if bears_on(f, measured, device.id)})),
         baseline=is_baseline,
         more_accuracy=tuple(accuracies[1:]),
         edge_results=edge_results(measured.edges),
@@ -111,13 +112,14 @@ def _gates(
     limits: Limits,
     size: report.Size | None,
     reference_failed: bool,
+    accuracy_tells: bool,
 ) -> tuple[GateResult, ...]:
     """The gates of one result. Limits are for the builds that the plan names: a baseline that was added to
-    compare with need only run, where it was asked to, and be right.
+    compare with need only run, where it was asked to, and be right. accuracy_tells: see bearing.py.
     """
     wanted = measured.build.wanted
     accuracy = accuracy_gate(measured.accuracy, limits.accuracy_drop, measured.accuracy_missing)
-    parity = _parity_gate(measured, limits, accuracy, reference_failed)
+    parity = _parity_gate(measured, limits, accuracy if accuracy_tells else None, reference_failed)
     timing = measured.timing
     median = timing.summary.median_ns / 1e6 if timing else None
     interval = _milliseconds(timing.summary.median_interval) if timing else None
@@ -379,18 +381,6 @@ def reported_device(description: DeviceDescription) -> report.ReportedDevice:
         str(description.environment.get("os") or "unknown"),
         facts,
     )
-
-
-def _touches(finding: Finding, measured: Measurement, device_id: str) -> bool:
-    wanted = measured.build.wanted
-    builds = finding.facts.get("builds")
-    if finding.subject == device_id and isinstance(builds, tuple):
-        return wanted.build_id in builds
-    if finding.subject in (wanted.build_id, wanted.model, device_id, wanted.toolchain):
-        return True
-    if finding.subject == "calibration":
-        return wanted.recipe.needs_calibration
-    return finding.subject == "evaluation"
 
 
 def _ms(value_ns: float | None) -> float | None:

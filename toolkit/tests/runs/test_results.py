@@ -476,6 +476,28 @@ def test_a_build_without_a_gain_is_not_recommended(ratio: float, size: float, re
     assert found.reason.id == ("best_passing" if recommended else "none_gains")
 
 
+@pytest.mark.parametrize("waived", [False, True])
+def test_an_accuracy_at_chance_excuses_no_doubtful_parity(waived: bool) -> None:
+    kept = AccuracyDrop(400, 0.5, 0.5, 0.0, Interval(-0.005, 0.005), "tango")
+    measured = measurement(parity=(parity(11.0),), accuracy={"top1": kept})
+    limits = Limits(accuracy_drop=0.01)
+    found = result(measured, limits)
+    assert (found.verdict, parity_reason(found)) == ("pass", "parity_rescued_by_accuracy")
+    facts: dict[str, Any] = {"metric": "top1", "accuracy": 0.5, "samples": 400, "chance": 0.5, "classes": 2}
+    at_chance = replace(Finding.of("ACCURACY-AT-CHANCE", "tiny/onnx", **facts), waived=waived)
+    found = result(measured, limits, [at_chance])
+    assert (found.verdict, parity_reason(found)) == ("inconclusive", "parity_doubtful")
+    other = replace(at_chance, subject="other/onnx")
+    assert result(measured, limits, [other]).verdict == "pass"
+    right = measurement(parity=(parity(35.0),), accuracy={"top1": kept})
+    assert result(right, limits, [at_chance]).verdict == "pass"
+
+
+def parity_reason(found: Result) -> str:
+    (gate,) = (gate for gate in found.gates if gate.id == "parity")
+    return gate.reason.id
+
+
 def test_one_that_was_not_timed_comes_after_those_that_were() -> None:
     untimed = candidate("m/q/a", 1.0, 0.1, comparison=None, latency=None)
     assert recommend([untimed, candidate("m/q/b", 1.5, 0.3)]).build_id == "m/q/b"
