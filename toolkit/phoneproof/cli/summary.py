@@ -10,7 +10,7 @@ from rich.table import Table
 
 from phoneproof.cli.errors_text import error_json, printable
 from phoneproof.protocol.codec import to_dict
-from phoneproof.report import reading, units
+from phoneproof.report import plain, reading, units
 from phoneproof.report.model import ModelRecommendation, Report, Result
 from phoneproof.report.sentences import reason_sentence
 from phoneproof.report.settling import undecided
@@ -47,7 +47,10 @@ def recommendation_lines(report: Report) -> Iterator[str]:
         if isinstance(chosen, ModelRecommendation) and len(report.recommendations) > 1:
             place = f" for {chosen.model} on {PLATFORMS[chosen.platform]}"
         if chosen.build_id:
-            yield f"Recommended{place}: {chosen.build_id}. {sentence}"
+            best = reading.recommended(report, chosen)
+            platforms = (chosen.platform,) if isinstance(chosen, ModelRecommendation) else ()
+            where = None if best is None else plain.measured_where(best, platforms)
+            yield f"Recommended{place}: {chosen.build_id}. {sentence}{f' {where}' if where else ''}"
         else:
             yield f"No recommendation{place}. {sentence}"
 

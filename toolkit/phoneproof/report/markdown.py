@@ -79,7 +79,9 @@ def _choice(report: Report, ship: plain.Shipping) -> str:
     measured = f"Measured on {escaped(best.device.name)}"
     unreal = reading.unreal(best.device)
     place = f"{measured} ({unreal})" if unreal else measured
-    return f"ship **{escaped(build_id)}**: {escaped(plain.gains(best))}. {place}. {why}"
+    interpreted = plain.interpreted(best)
+    where = escaped(interpreted) if interpreted else f"{place}."
+    return f"ship **{escaped(build_id)}**: {escaped(plain.gains(best))}. {where} {why}"
 
 
 def _failures(report: Report) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from phoneproof.errors import Fact
+from phoneproof.recipes.runtime_table import RUNTIMES
 from phoneproof.report import reading, units
 from phoneproof.report.model import (
     ModelRecommendation,
@@ -22,6 +23,9 @@ from phoneproof.verify.verdicts import GateId, Reason, Verdict
 
 ALIKE: Final = 0.005
 """Sizes closer than this share of the baseline's are called the same."""
+
+RUNTIME_NAMES: Final[Mapping[str, str]] = {"coreml": "Core ML"}
+"""How users know a runtime for which an interpreter stands in."""
 
 MOST_MISSING: Final = 4
 """Things not measured that the first screen names; their section has all of them."""
@@ -131,6 +135,24 @@ def tested_on(report: Report, best: Result) -> str:
     if edge:
         parts.append(f"{best.edge.get('passed', 0):,} of {units.counted(edge, 'edge input')} ran")
     return "; ".join(parts)
+
+
+def measured_where(best: Result, platforms: Sequence[Platform]) -> str | None:
+    """What keeps the numbers of a recommendation from being those of a phone; None for a phone's own."""
+    on_host = best.device.kind == "host" and tuple(platforms) != ("host",)
+    return interpreted(best) or (
+        "Measured on the host; a phone's processor is another one." if on_host else None
+    )
+
+
+def interpreted(result: Result) -> str | None:
+    """That a reference interpreter computed it, and which runtime has not run; None where one has."""
+    runtime = result.configuration.runtime
+    row = RUNTIMES.get(runtime)
+    if row is None or row.fidelity != "reference":
+        return None
+    names = [RUNTIME_NAMES.get(one.name, one.name) for one in RUNTIMES.values() if one.stand_in == runtime]
+    return f"Computed by a reference interpreter ({runtime}); {joined(names)} itself has not run it."
 
 
 def device_text(device: ReportedDevice) -> str:

@@ -1,12 +1,16 @@
 """What a client reads: no more than is shown, in plain words."""
 
+import html
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phoneproof.cli.summary import recommendation_lines
 from phoneproof.report import plain
+from phoneproof.report.html import html_text
+from phoneproof.report.markdown import markdown_text
 from phoneproof.report.model import Comparison, ModelRecommendation, NotMeasured, Platform, Recommendation
 from phoneproof.verify.verdicts import Reason
 from tests.report import reports, states
@@ -101,3 +105,22 @@ def test_the_computer_is_named_by_its_processor() -> None:
     host = replace(reports.HOST, name="host", facts={"cpu": "AMD EPYC"})
     assert plain.device_text(host) == "this computer, AMD EPYC"
     assert plain.device_text(reports.PIXEL) == "Pixel 8"
+
+
+def test_a_build_that_only_an_interpreter_computed_says_so_wherever_it_is_recommended() -> None:
+    told = "Computed by a reference interpreter (mil_interpreter); Core ML itself has not run it."
+    whole = reports.all_pass()
+    results = tuple(
+        replace(one, configuration=replace(one.configuration, runtime="mil_interpreter"))
+        for one in whole.results
+    )
+    report = replace(whole, results=results)
+    best = next(one for one in results if one.configuration.build_id == INT8)
+    assert plain.measured_where(best, ("ios",)) == told
+    assert told in html_text(report)
+    assert "a phone&#39;s processor" not in html_text(report)
+    assert told in html.unescape(markdown_text(report))
+    assert any(told in line for line in recommendation_lines(report))
+    assert plain.interpreted(result(INT8)) is None
+    assert plain.measured_where(result(INT8, reports.PIXEL), ("android",)) is None
+    assert plain.measured_where(result(INT8), ("host",)) is None
