@@ -108,6 +108,8 @@ def accuracy_words(result: Result) -> str:
     """Whether accuracy was kept: what the accuracy gate says, never more."""
     if result.accuracy is None:
         return "its accuracy not measured"
+    if "ACCURACY-AT-CHANCE" in result.findings:
+        return "its accuracy no proof, since the source model is at chance"
     match gate_verdict(result, "accuracy"):
         case "pass":
             return "accuracy kept"

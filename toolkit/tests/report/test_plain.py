@@ -61,6 +61,11 @@ def test_accuracy_is_kept_only_if_its_gate_says_so(verdict: str, words: str) -> 
     assert plain.accuracy_words(result(INT8, accuracy=None)) == "its accuracy not measured"
 
 
+def test_no_accuracy_is_kept_where_there_is_none_to_lose() -> None:
+    at_chance = result(INT8, gates=(gate("accuracy"),), findings=("ACCURACY-AT-CHANCE",))
+    assert plain.accuracy_words(at_chance) == "its accuracy no proof, since the source model is at chance"
+
+
 def test_platforms_that_get_the_same_build_are_joined_in_order() -> None:
     ((ship,),) = plain.shipping(states.edge_failures()).values()
     assert ship.place == "Android and iOS"
