@@ -14,11 +14,13 @@ def shape_advice(given: Shape, wanted: Shape) -> str:
     if len(given) == len(wanted) == 3:
         if (given[2], *given[:2]) == wanted:
             return (
-                "It is NHWC and the input NCHW: transpose it by array.transpose(2, 0, 1), do not reshape it."
+                "It is NHWC and the input NCHW: transpose each sample by (2, 0, 1), an array of all of them "
+                "by array.transpose(0, 3, 1, 2); do not reshape it."
             )
         if (*given[1:], given[0]) == wanted:
             return (
-                "It is NCHW and the input NHWC: transpose it by array.transpose(1, 2, 0), do not reshape it."
+                "It is NCHW and the input NHWC: transpose each sample by (1, 2, 0), an array of all of them "
+                "by array.transpose(0, 2, 3, 1); do not reshape it."
             )
         if given[0] == wanted[0] or given[2] == wanted[2]:
             return "The size of the pictures differs: resize them, or declare [data.preprocess.resize]."
