@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from phoneproof.errors import Fact
+from phoneproof.errors import CommandLineError, Fact
 from phoneproof.report.model import Accuracy, Configuration, Interval, Report, Result
 from phoneproof.report.reading import BAD_OUTCOMES, ResultKey, key, outputs_are_right
 
@@ -63,7 +63,12 @@ class RunComparison:
 
 
 def compare_reports(old: Report, new: Report) -> RunComparison:
-    """Compare two reports of runs."""
+    """Compare two reports of runs.
+
+    CommandLineError where no build is in both: the runs are of different models or recipes, and all results
+    of one would be regressions.
+    """
+    _refuse_strangers(old, new)
     before, after = _by_key(old), _by_key(new)
     found: list[Change] = []
     for place, result in before.items():
@@ -83,6 +88,16 @@ def compare_reports(old: Report, new: Report) -> RunComparison:
         changes=tuple(c for c in found if "why" not in c.facts),
         not_compared=tuple(c for c in found if "why" in c.facts),
     )
+
+
+def _refuse_strangers(old: Report, new: Report) -> None:
+    theirs, ours = ([build.build_id for build in report.builds] for report in (old, new))
+    if theirs and ours and set(theirs).isdisjoint(ours):
+        raise CommandLineError(
+            f"The runs have no build in common: the old one has {theirs[0]}, the new one {ours[0]}.",
+            where=f"{old.run.id}, {new.run.id}",
+            next_step="Compare runs of the same models and builds.",
+        )
 
 
 def _by_key(report: Report) -> dict[ResultKey, Result]:

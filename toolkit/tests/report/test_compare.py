@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from phoneproof.errors import CommandLineError
 from phoneproof.report.compare import Change, RunComparison, compare_reports
 from phoneproof.report.model import Accuracy, Comparison, Report, Size
 from phoneproof.verify.verdicts import Reason
@@ -56,6 +57,15 @@ def test_a_missing_result_is_a_regression_and_a_new_one_is_not() -> None:
     other_way = compare_reports(fewer, report)
     assert other_way.regressions == ()
     assert only(other_way.changes).id == "result_new"
+
+
+def test_runs_without_a_build_in_common_are_not_compared() -> None:
+    old = reports.all_pass()
+    foreign = tuple(replace(one, build_id=f"other/{one.build_id}") for one in old.builds)
+    with pytest.raises(CommandLineError, match="no build in common"):
+        compare_reports(old, replace(old, builds=foreign, results=()))
+    # Where the same builds were made and none was measured, every result is missed.
+    assert len(compare_reports(old, replace(old, results=())).regressions) == len(old.results)
 
 
 def test_another_configuration_is_another_result() -> None:
