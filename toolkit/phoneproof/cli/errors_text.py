@@ -43,6 +43,11 @@ def error_json(error: PhoneproofError) -> dict[str, Any]:
     }
 
 
+def told_briefly(error: PhoneproofError) -> str:
+    """What is wrong and what to do next, in one line."""
+    return f"{error.what} {error.next_step or ''}".rstrip()
+
+
 def printable(text: str) -> str:
     """Foreign text without control characters, which could move a terminal's cursor or colour it."""
     return "".join(

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as TimeLeft
 
-from phoneproof.cli.errors_text import printable
+from phoneproof.cli.errors_text import printable, told_briefly
 from phoneproof.cli.wide_console import wide_console
 from phoneproof.errors import PhoneproofError
 from phoneproof.findings import Finding
@@ -79,7 +79,7 @@ class Screen:
         self._end(step)
         if not self._quiet:
             self._console.print(
-                f"  {escape(step)}  [bold red]failed[/bold red]: {escape(printable(error.what))}"
+                f"  {escape(step)}  [bold red]failed[/bold red]: {escape(printable(told_briefly(error)))}"
             )
 
     def found(self, finding: Finding) -> None:

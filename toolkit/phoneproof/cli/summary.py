@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phoneproof.cli.errors_text import error_json, printable
+from phoneproof.cli.errors_text import error_json, printable, told_briefly
 from phoneproof.protocol.codec import to_dict
 from phoneproof.report import plain, reading, units
 from phoneproof.report.model import ModelRecommendation, Report, Result
@@ -32,7 +32,7 @@ def show_run(finished: FinishedRun, console: Console) -> None:
     for build in finished.builds:
         state = "failed" if build.error is not None else "built"
         if finished.report is None or build.error is not None:
-            detail = f": {build.error.what}" if build.error is not None else ""
+            detail = f": {told_briefly(build.error)}" if build.error is not None else ""
             console.print(escape(printable(f"{build.wanted.build_id}  {state}{detail}")))
     console.print()
     for line in next_commands(finished):

@@ -5,10 +5,11 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from phoneproof.cli.summary import next_commands, run_json, show_run
-from phoneproof.errors import ToolchainError
+from phoneproof.errors import RecipeError, ToolchainError
 from phoneproof.recipes.rows import recipe_named
 from phoneproof.recipes.table import RecipeOptions, SourceFormat
 from phoneproof.report.model import Accuracy, Report
@@ -19,9 +20,9 @@ from phoneproof.verify.verdicts import Reason
 from tests.report import reports
 
 
-def shown(report: Report) -> list[str]:
+def shown(report: Report | None, *builds: FinishedBuild) -> list[str]:
     console = Console(file=io.StringIO(), width=240, highlight=False)
-    show_run(FinishedRun(Path("run"), (), report, ()), console)
+    show_run(FinishedRun(Path("run"), builds, report, ()), console)
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue().splitlines()
@@ -111,6 +112,15 @@ def test_findings_and_the_errors_of_builds_are_data() -> None:
     overlap = failed["findings"][0]
     assert (overlap["id"], overlap["subject"], overlap["waived"]) == ("DATA-OVERLAP", "calibration", False)
     assert overlap["facts"]["samples"] == 3
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_build_that_failed_is_told_with_what_to_do(reported: bool) -> None:
+    """Such as the nearest names of operators, where only the toolchain knows them."""
+    error = RecipeError("The source model has no operator 'hed'.", next_step="Near ones: 'head'.")
+    failed = replace(broken_build(), error=error)
+    lines = shown(reports.all_pass() if reported else None, failed)
+    assert f"{reports.INT8}  failed: The source model has no operator 'hed'. Near ones: 'head'." in lines
 
 
 def broken_build() -> FinishedBuild:
