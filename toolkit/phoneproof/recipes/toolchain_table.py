@@ -103,7 +103,7 @@ TOOLCHAINS: Final[Mapping[str, Toolchain]] = {
                 "coremltools": "9.0",
                 "torch": "2.13.0",
             },
-            revision=1,
+            revision=2,
             memory_bytes=2_500_000_000,
         ),
         Toolchain(

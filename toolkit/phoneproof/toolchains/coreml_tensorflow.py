@@ -66,6 +66,8 @@ def build(request: Mapping[str, Any], folder: Path, progress: Progress) -> Mappi
 
 def convert(source: TensorflowSource, conversion: Conversion) -> Converted:
     """The frozen function as an ML program; its operations' origins are found later, by their names."""
+    import phoneproof.toolchains.coreml_no_nan  # noqa: F401  (registers an operator)
+
     refuse_dtypes((*source.inputs, *source.outputs))
     inputs = [replace(spec, name=input_name(index)) for index, spec in enumerate(source.inputs)]
     results = zip(source.outputs, source.function.outputs, strict=True)

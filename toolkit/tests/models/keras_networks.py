@@ -110,6 +110,16 @@ def _recurrent(to: Path) -> None:
     vendor.Model(given, vendor.layers.Dense(2, name="answer")(x)).save(to / "recurrent.keras")
 
 
+def _scaled_by_its_maximum(to: Path) -> None:
+    """Zeros throughout are divided by zero, which TensorFlow makes zero."""
+    vendor = keras()
+    given = vendor.Input((16,), name="given")
+    most = vendor.ops.max(vendor.ops.abs(given), axis=-1, keepdims=True)
+    scaled = vendor.ops.divide_no_nan(given, most)
+    model = vendor.Model(given, vendor.layers.Dense(4, name="after")(scaled))
+    model.save(to / "scaled_by_its_maximum.keras")
+
+
 def _no_integer_form(to: Path) -> None:
     """A sine between dense layers: TFLite has it in float only."""
     vendor = keras()

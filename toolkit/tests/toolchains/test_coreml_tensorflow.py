@@ -35,6 +35,7 @@ BOTH = ("image", "ids")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Done]:
     root = tmp_path_factory.mktemp("coreml-tensorflow")
     keras, saved, names = (root / name for name in ("two_heads.keras", "two_heads", "names.keras"))
+    scaled = root / "scaled_by_its_maximum.keras"
 
     def order(name: str, recipe: str, path: Path, **options: Any) -> Order:
         made = building(name, recipe, path, metadata={"phoneproof.labels": '["a"]'}, **options)
@@ -43,7 +44,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Done]:
     weights = "coreml-int8-weights"
     return carried_out(
         [
-            models(root, "two_heads", "two_heads_exported", "names"),
+            models(root, "two_heads", "two_heads_exported", "names", "scaled_by_its_maximum"),
             answering("answers", keras, BOTH),
             order("float32", "coreml-float32", keras),
             order("again", "coreml-float32", keras),
@@ -57,6 +58,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Done]:
             order("saved-type", weights, saved, keep_float_types=["MatMul"]),
             order("old", weights, keras, target={"deployment_target": "iOS15"}),
             order("names", "coreml-float32", names),
+            order("scaled", "coreml-float32", scaled),
+            order("scaled-float16", "coreml-float16", scaled),
         ],
         root / "work",
     )
@@ -137,3 +140,17 @@ def test_names_that_are_no_identifiers_are_mapped(done: Mapping[str, Done]) -> N
 
 def test_metadata_is_embedded(done: Mapping[str, Done]) -> None:
     assert read_mlpackage(package(done, "float16")).metadata["phoneproof.labels"] == '["a"]'
+
+
+@pytest.mark.parametrize("name", ["scaled", "scaled-float16"])
+def test_a_division_by_zero_is_zero_as_in_tensorflow(done: Mapping[str, Done], name: str) -> None:
+    """coremltools by itself makes 0 / 0 of it: NaN on silence and on a black frame."""
+    (given,) = done[name].manifest.inputs
+    session = load(LoadRequest(package(done, name), "cpu", True, 1, {}))
+    zeros, ones = (np.full((1, 16), value, np.float32) for value in (0, 1))
+    of_zeros, of_ones, of_twos = (
+        np.asarray(session.prepare({given.name: values})()[0]) for values in (zeros, ones, 2 * ones)
+    )
+    assert (of_zeros == 0).all(), "the bias of the layer behind it is zero"
+    assert np.abs(of_ones).max() > 0.1
+    np.testing.assert_allclose(of_twos, of_ones, rtol=1e-3)
