@@ -15,11 +15,11 @@ from phoneproof.quantize.torch_graph import (
     CLAMPS,
     SAME_VALUES,
     PreparedProgram,
-    aten_name,
     is_constant,
     is_float,
     is_quantizable,
 )
+from phoneproof.sources.program_operators import aten_name
 
 Sample = Mapping[str, NDArray[Any]]
 """One sample: input name to an array of the input's dtype and shape, batch of 1 included."""

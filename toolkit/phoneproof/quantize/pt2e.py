@@ -20,13 +20,12 @@ from phoneproof.quantize.ranges import Ranges
 from phoneproof.quantize.torch_graph import (
     CLAMPS,
     PreparedProgram,
-    aten_name,
     constant_value,
     hidden,
     is_constant,
     is_float,
-    is_operator,
 )
+from phoneproof.sources.program_operators import aten_name, is_operator
 
 _SCALARS_MADE_FLOAT: Final = frozenset({"add", "mul"})
 """Operators whose integer scalars XNNPACKQuantizer turns into floats."""

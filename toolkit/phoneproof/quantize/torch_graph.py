@@ -18,29 +18,6 @@ from phoneproof.recipes.selection import refuse_unknown, wish
 from phoneproof.recipes.table import RecipeOptions
 from phoneproof.sources.program_operators import TorchOperator, aten_name, is_operator, operators_of
 
-__all__ = [
-    "ACTIVATIONS",
-    "ARITHMETIC",
-    "CLAMPS",
-    "QUANTIZABLE",
-    "SAME_VALUES",
-    "PreparedProgram",
-    "TorchOperator",
-    "aten_name",
-    "batch_norms",
-    "constant_value",
-    "fold_batch_norms",
-    "foldable_batch_norms",
-    "hidden",
-    "is_constant",
-    "is_float",
-    "is_operator",
-    "is_quantizable",
-    "kept_by_plan",
-    "prepare",
-    "separate_weights",
-    "spread_batch_norm",
-]
 """Names of operators are those of sources/program_operators, given on to what quantizes."""
 
 SAME_VALUES: Final = frozenset(

@@ -14,7 +14,7 @@ from phoneproof.sources.axes import refuse_batch
 from phoneproof.sources.keras_model import load_keras, open_keras
 from phoneproof.sources.request import KerasSourceRequest, SavedModelRequest
 from phoneproof.sources.savedmodel import load_savedmodel, open_savedmodel
-from phoneproof.sources.tensorflow_graph import OpenTensor, TensorflowSource, without_calls
+from phoneproof.sources.tensorflow_graph import OpenTensor, TensorflowSource, names_and_types
 
 
 def load_tensorflow(request: KerasSourceRequest | SavedModelRequest) -> TensorflowSource:
@@ -45,17 +45,8 @@ def inspect_tensorflow(
         parameters=source.parameters,
         open_inputs=source.open_inputs,
         anatomy=anatomy_tensorflow(source),
-        called=_called(source),
+        called=OperatorNames.of(*names_and_types(source)),
     )
-
-
-def _called(source: TensorflowSource) -> OperatorNames | None:
-    """Layers with their classes, and operators with the name scopes that they are in."""
-    names = {layer.name for layer in source.layers}
-    for node in map(without_calls, source.nodes):
-        names.add(node)
-        names.update(node[:at] for at, letter in enumerate(node) if letter == "/")
-    return OperatorNames.of(names, {layer.kind for layer in source.layers} | set(source.nodes.values()))
 
 
 def signature_tensorflow(path: Path) -> Mapping[str, Any]:

@@ -270,3 +270,17 @@ def _refuse_state(function: Any, path: Path) -> None:
 
 def _is_handle(value: Any) -> bool:
     return bool(value.dtype.name == "resource")
+
+
+def scopes(name: str) -> Sequence[str]:
+    """The name of an operator and the scopes around it, the innermost first."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+
+
+def names_and_types(source: TensorflowSource) -> tuple[set[str], set[str]]:
+    """All that a plan can call the operators: layers and their classes, operators, their scopes and types."""
+    names = {layer.name for layer in source.layers}
+    for node in source.nodes:
+        names.update(scopes(without_calls(node)))
+    return names, {layer.kind for layer in source.layers} | set(source.nodes.values())

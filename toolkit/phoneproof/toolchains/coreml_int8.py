@@ -6,14 +6,9 @@ from typing import Any
 from phoneproof.quantize.pt2e import quantized
 from phoneproof.quantize.ranges import Ranges
 from phoneproof.quantize.reexport import reexported
-from phoneproof.quantize.torch_graph import (
-    ACTIVATIONS,
-    PreparedProgram,
-    aten_name,
-    is_float,
-    is_operator,
-)
+from phoneproof.quantize.torch_graph import ACTIVATIONS, PreparedProgram, is_float
 from phoneproof.sources.exported_program import ExportedSource, input_names
+from phoneproof.sources.program_operators import aten_name, is_operator
 from phoneproof.toolchains.coreml_convert import origin_of
 from phoneproof.toolchains.coreml_quantizer import CoreMlQuantizer
 

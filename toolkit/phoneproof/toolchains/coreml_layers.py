@@ -1,12 +1,18 @@
 """Which layers of a TensorFlow source an operation of an ML program computes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from phoneproof.recipes.selection import refuse_unknown, wish
 from phoneproof.recipes.table import RecipeOptions
-from phoneproof.sources.tensorflow_graph import Layer, TensorflowSource, without_calls
+from phoneproof.sources.tensorflow_graph import (
+    Layer,
+    TensorflowSource,
+    names_and_types,
+    scopes,
+    without_calls,
+)
 from phoneproof.toolchains.coreml_converted import Converted, Origin, identifier
 
 _WEIGHTED: Final = frozenset(
@@ -31,7 +37,7 @@ def named_operations(converted: Converted, source: TensorflowSource, options: Re
     batch norm, and the graph is walked back to the convolution. One that the plan keeps in float keeps all.
     RecipeError for a name or type that the source does not have: the vendor's quantizer ignores both.
     """
-    names, types = _known(source)
+    names, types = names_and_types(source)
     refuse_unknown(names, types, options)
     graph = _Graph(source)
     origins: dict[str, Origin] = {}
@@ -50,14 +56,6 @@ def named_operations(converted: Converted, source: TensorflowSource, options: Re
         if options.keep_float if wanted is None else wanted:
             kept.add(origin.name)
     return Named(origins, frozenset(kept))
-
-
-def _known(source: TensorflowSource) -> tuple[set[str], set[str]]:
-    names = {layer.name for layer in source.layers}
-    types = {layer.kind for layer in source.layers} | set(source.nodes.values())
-    for node in source.nodes:
-        names.update(_scopes(without_calls(node)))
-    return names, types
 
 
 class _Graph:
@@ -95,7 +93,7 @@ class _Graph:
 
     def names(self, part: str) -> list[str]:
         """All that a plan can name the operator by, the nearest first."""
-        return [*(layer.name for layer in self._enclosing(part)), *_scopes(without_calls(part))]
+        return [*(layer.name for layer in self._enclosing(part)), *scopes(without_calls(part))]
 
     def types(self, part: str) -> list[str]:
         """All types that a plan can name it by."""
@@ -103,12 +101,6 @@ class _Graph:
 
     def _enclosing(self, part: str) -> Sequence[Layer]:
         return [one for one in self._layers if part == one.scope or part.startswith(f"{one.scope}/")]
-
-
-def _scopes(name: str) -> Iterable[str]:
-    """The name and the scopes around it, the innermost first."""
-    parts = name.split("/")
-    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def _is_constant(operation: Any) -> bool:

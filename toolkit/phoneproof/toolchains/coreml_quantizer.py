@@ -25,7 +25,8 @@ from torchao.quantization.pt2e.quantizer import (
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from phoneproof.quantize.ranges import Ranges
-from phoneproof.quantize.torch_graph import ACTIVATIONS, SAME_VALUES, aten_name, is_constant, is_float
+from phoneproof.quantize.torch_graph import ACTIVATIONS, SAME_VALUES, is_constant, is_float
+from phoneproof.sources.program_operators import aten_name
 
 WEIGHTED: Final = frozenset({"conv1d", "conv2d", "conv3d", "linear"})
 STORED: Final = {"embedding": (0, 0), **{f"conv_transpose{axes}d": (1, 1) for axes in (1, 2, 3)}}

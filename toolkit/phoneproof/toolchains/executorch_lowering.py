@@ -13,7 +13,7 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 from executorch.exir import to_edge_transform_and_lower
 
 from phoneproof.errors import ToolchainError, said
-from phoneproof.quantize.torch_graph import aten_name
+from phoneproof.sources.program_operators import aten_name
 
 
 def xnnpack_quantizer(per_channel: bool, dynamic: bool) -> XNNPACKQuantizer:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from phoneproof.errors import ToolchainError, said
-from phoneproof.quantize.torch_graph import ARITHMETIC, TorchOperator, prepare
+from phoneproof.quantize.torch_graph import ARITHMETIC, prepare
 from phoneproof.sources.exported_program import ExportedSource
+from phoneproof.sources.program_operators import TorchOperator
 from phoneproof.toolchains.tflite_file import TfliteOperator
 
 SIGNATURE: Final = "serving_default"

@@ -13,11 +13,11 @@ from phoneproof.quantize.torch_graph import (
     QUANTIZABLE,
     SAME_VALUES,
     PreparedProgram,
-    aten_name,
     is_constant,
     is_float,
 )
 from phoneproof.recipes.table import Mode, Recipe
+from phoneproof.sources.program_operators import aten_name
 
 _MOVERS: Final = (SAME_VALUES - {"dropout", "dropout_"}) | {
     *("cat", "stack", "slice", "slice_copy", "select", "expand", "repeat", "index", "index_select", "gather"),

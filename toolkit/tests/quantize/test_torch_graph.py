@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from phoneproof.errors import RecipeError
-from phoneproof.quantize.torch_graph import PreparedProgram, aten_name, kept_by_plan, prepare
+from phoneproof.quantize.torch_graph import PreparedProgram, kept_by_plan, prepare
 from phoneproof.recipes.table import RecipeOptions
+from phoneproof.sources.program_operators import aten_name
 from tests.models.torch_networks import ConvNet, SharedConvolution, exported, saved_program, trained
 
 IMAGE = torch.linspace(-1.0, 2.0, 3 * 16 * 16).reshape(1, 3, 16, 16)
