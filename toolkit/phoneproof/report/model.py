@@ -19,7 +19,7 @@ from phoneproof.report.edge import EdgeInput, EdgeResult
 from phoneproof.verify.diagnosis import Cause, Leg
 from phoneproof.verify.verdicts import GateResult, Reason, Verdict
 
-REPORT_VERSION: Final = 1
+REPORT_VERSION: Final = 2
 
 Speed = Literal["faster", "slower", "no_difference", "too_noisy"]
 Validity = Literal["VALID", "INVALID"]
