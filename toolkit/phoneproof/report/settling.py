@@ -137,7 +137,8 @@ def settling(result: Result) -> tuple[str, ...]:
 
 def undecided(report: Report) -> tuple[tuple[Result, tuple[str, ...]], ...]:
     """The results whose verdict is open, each with what would settle it."""
-    return tuple((r, settling(r)) for r in report.results if r.verdict == "inconclusive" and settling(r))
+    open_results = (r for r in report.results if r.verdict == "inconclusive")
+    return tuple((result, found) for result in open_results if (found := settling(result)))
 
 
 def _open(result: Result) -> Iterator[Reason]:
