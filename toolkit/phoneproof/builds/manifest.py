@@ -1,7 +1,7 @@
 """build.json: the facts of one build, in the folder beside its model file."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from phoneproof.protocol.job import FileRef
@@ -87,3 +87,8 @@ class BuildManifest:
     source_names: Mapping[str, str] = field(default_factory=dict)
     wide_tensors: tuple[WideTensor, ...] = ()
     not_delegated: Mapping[str, int] | None = None
+
+
+def source_named(tensors: Sequence[TensorSpec], names: Mapping[str, str]) -> tuple[TensorSpec, ...]:
+    """The tensors of a build under the names of the source model."""
+    return tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in tensors)

@@ -29,6 +29,11 @@ Role = Literal["calibration", "evaluation", "edge"]
 """edge: samples of the user's own that are tried one by one."""
 
 
+def set_key(role: Role) -> str:
+    """Where a plan names the set of that role."""
+    return "edge.own" if role == "edge" else f"data.{role}"
+
+
 @dataclass(frozen=True)
 class DeclaredSet:
     """A set with absolute paths, and the part of it that is meant.
@@ -176,4 +181,5 @@ __all__ = [
     "NpzSection",
     "Role",
     "SetSection",
+    "set_key",
 ]

@@ -15,7 +15,7 @@ from phoneproof.data.preprocessing import canonical_json
 from phoneproof.data.set_specs import set_from_dict
 from phoneproof.errors import PlanError
 from phoneproof.plan.build_section import BuildSection, with_default_options
-from phoneproof.plan.data_section import CsvSection, DataSection, DeclaredSet, NpySection, Role
+from phoneproof.plan.data_section import CsvSection, DataSection, DeclaredSet, NpySection, Role, set_key
 from phoneproof.plan.edge_section import EdgeSection
 from phoneproof.plan.forms import form_for, no_form
 from phoneproof.plan.model_section import ModelSection
@@ -199,8 +199,7 @@ class Plan(Section):
         for key in ("path", "labels_path", "folder"):
             if fields.get(key) is not None:
                 fields[key] = str(self.locate(fields[key]))
-        where = "edge.own" if role == "edge" else f"data.{role}"
-        spec = set_from_dict({**fields, "classes": list(self.data.classes) or None}, where)
+        spec = set_from_dict({**fields, "classes": list(self.data.classes) or None}, set_key(role))
         return DeclaredSet(role, spec, section.skip, section.take)
 
     def planned_builds(self) -> tuple[PlannedBuild, ...]:

@@ -19,7 +19,7 @@ from phoneproof.data.subset import Part, chosen
 from phoneproof.devices.job_folder import sha256_of
 from phoneproof.errors import DataError, StorageError
 from phoneproof.findings import Finding, blocking, waive
-from phoneproof.plan.data_section import DeclaredSet, Role
+from phoneproof.plan.data_section import DeclaredSet, Role, set_key
 from phoneproof.plan.entry_points import entry_point_file
 from phoneproof.plan.model import Plan
 from phoneproof.plan.model_section import ModelSection
@@ -319,7 +319,7 @@ def samples_request(
         "root": str(store),
         "size_cap_bytes": int(plan.data.max_gb * 1e9),
         "size_cap_key": SIZE_CAP_KEY,
-        "part": to_dict(_part(plan, declared)),
+        "part": to_dict(part_of(plan, declared)),
         "evaluation_samples": None if evaluation is None else str(evaluation),
     }
 
@@ -330,18 +330,21 @@ def set_mark(plan: Plan, role: Role, inputs: tuple[TensorSpec, ...], root: Path)
     if declared is None or isinstance(declared.spec, EntryPoint):
         return None
     opened = open_set(declared.spec, [tensor.name for tensor in inputs])
-    indices = chosen([entry.label for entry in opened.entries], _part(plan, declared), f"data.{role}")
+    indices = chosen([entry.label for entry in opened.entries], part_of(plan, declared), set_key(role))
     target = Materialization(inputs, plan.data.preprocess, root, int(plan.data.max_gb * 1e9))
     return fingerprint(declared.spec, opened, indices, target)
 
 
-def _part(plan: Plan, declared: DeclaredSet) -> Part:
-    count = plan.data.samples if declared.role == "evaluation" else plan.data.calibration_samples
+def part_of(plan: Plan, declared: DeclaredSet) -> Part:
+    """The part of a set that is meant; of own edge inputs, all but what skip and take leave out."""
+    counts = {"evaluation": plan.data.samples, "calibration": plan.data.calibration_samples, "edge": "all"}
+    count = counts[declared.role]
     return Part(declared.skip, declared.take, None if count == "all" else count, plan.data.seed)
 
 
 def _names_none(role: Role) -> DataError:
-    return DataError(f"The plan names no {role} set.", where=f"data.{role}", next_step=f"Add [data.{role}].")
+    key = set_key(role)
+    return DataError(f"The plan names no {role} set.", where=key, next_step=f"Add [{key}].")
 
 
 def _once(findings: list[Finding]) -> list[Finding]:

@@ -1,23 +1,22 @@
 """The edge inputs of a run: made, stored, and found again for each build that takes them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from phoneproof.builds.manifest import source_named
 from phoneproof.builds.store import cache_key
 from phoneproof.data.edge import EdgeKind
 from phoneproof.data.edge_sets import ListedEdge, Result, StoredEdgeSet
-from phoneproof.data.materialization import Materialization, fingerprint
 from phoneproof.data.set_specs import EntryPoint, set_to_dict
-from phoneproof.data.sets import open_set
 from phoneproof.data.store import SampleStore, SkippedSample
-from phoneproof.data.subset import ALL, Part, chosen
+from phoneproof.data.subset import ALL
 from phoneproof.plan.data_section import DeclaredSet
 from phoneproof.plan.model import Plan
 from phoneproof.protocol.codec import from_dict, to_dict
 from phoneproof.protocol.tensors import TensorSpec
-from phoneproof.runs.audit import SIZE_CAP_KEY, Audit, AuditedModel, is_sound
+from phoneproof.runs.audit import SIZE_CAP_KEY, Audit, AuditedModel, is_sound, part_of, set_mark
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.planned import edge_inputs_step
 from phoneproof.runs.steps import RunContext
@@ -71,19 +70,10 @@ def store_edge_inputs(
         return {}
     found = {}
     for key, model in audit.models.items():
-        mine = [b for b in builds if b.wanted.model == key and b.manifest is not None]
-        taken = dict.fromkeys([model.facts.inputs, *(_taken(build) for build in mine)])
+        made = [b.manifest for b in builds if b.wanted.model == key and b.manifest is not None]
+        taken = dict.fromkeys([model.facts.inputs, *(source_named(m.inputs, m.source_names) for m in made)])
         found[key] = _model_edges(context, plan, model, tuple(taken))
     return found
-
-
-def _taken(build: FinishedBuild) -> Inputs:
-    """A build's inputs under the names of the source model, in the source's order."""
-    manifest = build.manifest
-    if manifest is None:
-        raise ValueError(f"{build.wanted.build_id} was not built")
-    names = manifest.source_names
-    return tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in manifest.inputs)
 
 
 def _key(inputs: Inputs) -> str:
@@ -105,7 +95,9 @@ def _model_edges(
         answer = context.call(step, "phoneproof.data.edge_sets", request, python_path=python_path)
         return answer, "made"
 
-    key = cache_key({"request": request, "own": _own_mark(context, plan, model, declared)})
+    key = cache_key(
+        {"request": request, "own": set_mark(plan, "edge", model.facts.inputs, context.store.root)}
+    )
     result = from_dict(Result, dict(context.step(step, key, make)))
     if not all(is_sound(Path(one.path)) for sets in result.targets for one in sets):
         result = from_dict(Result, make()[0])
@@ -138,28 +130,9 @@ def _request(
         "audio_input": plan.edge.audio_input,
         "vocabulary": plan.edge.vocabulary or next(iter(model.facts.anatomy.vocabularies), None),
         "own": None if declared is None else set_to_dict(declared.spec),
-        "own_part": to_dict(ALL if declared is None else _part(plan, declared)),
+        "own_part": to_dict(ALL if declared is None else part_of(plan, declared)),
         "own_names": plan.data.may_leave,
         "root": str(context.store.root),
         "size_cap_bytes": int(plan.data.max_gb * 1e9),
         "size_cap_key": SIZE_CAP_KEY,
     }
-
-
-def _part(plan: Plan, declared: DeclaredSet) -> Part:
-    """All of an own set but what skip and take leave out."""
-    return Part(declared.skip, declared.take, None, plan.data.seed)
-
-
-def _own_mark(
-    context: RunContext, plan: Plan, model: AuditedModel, declared: DeclaredSet | None
-) -> str | None:
-    """A cheap stand-in for the content of the own set; None without one, and for a function's."""
-    if declared is None or isinstance(declared.spec, EntryPoint):
-        return None
-    opened = open_set(declared.spec, [tensor.name for tensor in model.facts.inputs])
-    indices = chosen([entry.label for entry in opened.entries], _part(plan, declared), "edge.own")
-    target = Materialization(
-        model.facts.inputs, plan.data.preprocess, context.store.root, int(plan.data.max_gb * 1e9)
-    )
-    return fingerprint(declared.spec, opened, indices, target)

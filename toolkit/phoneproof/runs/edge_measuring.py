@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from phoneproof.builds.manifest import source_named
 from phoneproof.errors import ProtocolError
 from phoneproof.jobs.planning import Placement
 from phoneproof.protocol.attempts import Outcome
@@ -11,7 +12,7 @@ from phoneproof.protocol.tensors import TensorSpec
 from phoneproof.runs.building import FinishedBuild
 from phoneproof.runs.edge_inputs import EdgeSet, ModelEdges
 from phoneproof.runs.edge_reference import EdgeReference
-from phoneproof.runs.verifying import DeviceRun, source_named
+from phoneproof.runs.verifying import DeviceRun
 from phoneproof.verify.edge import EdgeJudgement, JudgedOutput, Taken, judge_edge
 from phoneproof.verify.edge_outputs import bad_ends, judged_outputs, taken
 from phoneproof.verify.outputs import KeptOutputs

@@ -83,6 +83,9 @@ def _reference(
                 shutil.copyfile(outputs[case.case_id], staging / f"{case.edge}.bin")
         write_atomically(staging / ENDS_FILE, json.dumps(bad, allow_nan=False))
 
+    def copy(staging: Path) -> None:
+        shutil.copytree(own, staging, dirs_exist_ok=True)
+
     def make() -> tuple[dict[str, Any], str]:
         if context.store.find("references", store_key) is not None:
             return {"stored": True}, "hit"
@@ -91,7 +94,7 @@ def _reference(
         fill(own)
         if not _may_be_kept(_read(own)):
             return {"stored": False}, "made"
-        _, how = context.from_store("references", store_key, lambda staging: _copy(own, staging))
+        _, how = context.from_store("references", store_key, copy)
         return {"stored": True}, how
 
     outcome = context.step(step, store_key, make)
@@ -121,11 +124,6 @@ def _job(
             listed = bad_ends(ends[case.case_id], sets[case.edge].count)
             bad[case.edge] = {str(sample): to_dict(one) for sample, one in listed.items()}
     return planned, results.outputs, bad
-
-
-def _copy(own: Path, staging: Path) -> None:
-    for file in own.iterdir():
-        shutil.copyfile(file, staging / file.name)
 
 
 def _read(folder: Path) -> EdgeReference:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from phoneproof.builds.manifest import source_named
 from phoneproof.data.store import SampleStore
 from phoneproof.errors import (
     PhoneproofError,
@@ -27,7 +28,7 @@ from phoneproof.runs.edge_measuring import NO_EDGES, EdgeYardstick, MeasuredEdge
 from phoneproof.runs.edge_reference import EdgeReference
 from phoneproof.runs.scoring import BUILT_IN
 from phoneproof.runs.steps import RunContext
-from phoneproof.runs.verifying import DeviceRun, source_named
+from phoneproof.runs.verifying import DeviceRun
 from phoneproof.verify.accuracy import AccuracyDrop, correctness_drop, score_drop, top_k_correct
 from phoneproof.verify.comparison import AbbaRound, Comparison, compare
 from phoneproof.verify.edge_outputs import peaks

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from phoneproof.builds.manifest import BuildManifest
+from phoneproof.builds.manifest import BuildManifest, source_named
 from phoneproof.builds.model_files import folder_sha256, model_files
 from phoneproof.builds.source_facts import ONE_FILE
 from phoneproof.builds.store import cache_key, link_folder
@@ -271,11 +271,6 @@ def _runnable(
             for one in (() if model_edges is None else model_edges.as_taken(taken))
         },
     )
-
-
-def source_named(tensors: Sequence[TensorSpec], names: Mapping[str, str]) -> tuple[TensorSpec, ...]:
-    """The tensors of a build under the names of the source model."""
-    return tuple(replace(tensor, name=names.get(tensor.name, tensor.name)) for tensor in tensors)
 
 
 def _need_conversion(taken: Sequence[TensorSpec], given: Sequence[TensorSpec]) -> bool:
